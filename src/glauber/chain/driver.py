@@ -1,0 +1,195 @@
+"""Run the chain: Algorithm 2 of the paper, made general."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from glauber.chain import kernels
+from glauber.chain.clamp import RULES, Clamp, clamped_sites
+from glauber.chain.truncation import Truncation
+from glauber.conditional import Conditional, StepLaw
+from glauber.process import Process
+from glauber.process.draws import categorical, uniform
+
+OnStep = Callable[[int, Tensor], None]
+
+
+@torch.no_grad()
+def run_chain(
+    conditional: Conditional | StepLaw,
+    process: Process,
+    num: int | None = None,
+    *,
+    kernel: str = "heat-bath",
+    skip: bool = True,
+    labels: bool = False,
+    start: tuple[Tensor, int] | None = None,
+    clamp: Clamp | None = None,
+    clamp_rule: str = "exact",
+    temperature: float | Sequence[float] = 1.0,
+    top_p: float = 1.0,
+    top_k: int | None = None,
+    ban: Sequence[int] = (),
+    truncate: str = "clean",
+    generator: torch.Generator | None = None,
+    on_step: OnStep | None = None,
+    progress: bool = False,
+) -> Tensor:
+    """Walk the schedule back from noise to data: (num, L) int64 tokens, on the device of `process`.
+
+    Args:
+        conditional: the clean conditional, or a `StepLaw` such as the paper's classifier (no skip, no labels there).
+        num: rows; taken from `start` when that is given, else 1.
+        kernel: "heat-bath" forgets the site's token (the paper), "reversal" keeps it as evidence (identity 6).
+        skip: do not call the network where its answer cannot matter; the same law with fewer calls (identities 5, 6).
+            Ignored where it would change the law: truncated mixtures and step laws.
+        labels: remember where noise fell (identity 9); noise sites then hold the mask id.
+        start: (x, t), a state (rows, L) and the step that it is the state of, in place of noise at T. With `labels` its
+            masked sites are the noise.
+        clamp: {site: token}, or (mask, tokens): sites held fixed.
+        clamp_rule: "exact" tells the network that they are clean (identity 8); "paper" does not, its zero-shot rule.
+        temperature, top_p, top_k, ban, truncate: see `Truncation`; `truncate` says of which law, "clean" or "mixture".
+        on_step: called as on_step(t, x) with a copy of every state X_t, the start included.
+        progress: show a bar, from the third second on.
+    """
+    if kernel not in kernels.KERNELS:
+        raise ValueError(f"kernel is 'heat-bath' or 'reversal', not {kernel!r}")
+    if clamp_rule not in RULES:
+        raise ValueError(f"clamp_rule is 'exact' or 'paper', not {clamp_rule!r}")
+    truncation = Truncation(temperature, top_p, top_k, ban, truncate)
+    truncation.check_vocab(process.vocab)
+    _check_together(conditional, labels, truncation)
+
+    x, t_start = _start(process, num, start, labels, generator)
+    given, tokens = clamped_sites(clamp, process, len(x))
+    x = torch.where(given, tokens, x)
+    chain = _Chain(conditional, process, kernel, skip, labels, given, clamp_rule == "exact", truncation)
+    if on_step is not None:
+        on_step(t_start, x.clone())
+    for t in _bar(range(t_start - process.schedule.block, -1, -process.schedule.block), progress):
+        u = uniform((2, len(x), process.schedule.block), generator, x.device)
+        x = chain.undo(x, t, u)
+        if on_step is not None:
+            on_step(t, x.clone())
+    return x
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """One chain's settings, and the step that they make."""
+
+    conditional: Conditional | StepLaw
+    process: Process
+    kernel: str
+    skip: bool
+    labels: bool
+    given: Tensor  # (B, L) clamped sites
+    exact_clamp: bool
+    truncation: Truncation
+
+    def undo(self, x: Tensor, t: int, u: Tensor) -> Tensor:
+        """X_t from X_{t+b}: all randomness comes from u (2, B, b), a coin and a token for each site."""
+        schedule, noise = self.process.schedule, self.process.noise
+        time = torch.full((len(x),), t, device=x.device)
+        sites, keep = schedule.sites(time), schedule.keeps(time)
+        survival, now = schedule.survival(time), x.gather(1, sites)
+        S, free = survival.gather(1, sites), ~self.given.gather(1, sites)
+        coin, draw = u
+        odds = torch.zeros_like(S)
+        if self.labels:
+            stay, call = kernels.labelled(self.kernel, S, keep, now != noise.mask)
+            new = torch.where(coin < stay, now, noise.mask)
+            called = coin >= 1 - call
+        else:
+            odds = kernels.own_odds(self.kernel, keep, noise.probs[now])
+            stay, stray = kernels.silent(S, odds, noise.probs[now])
+            new = torch.where(coin < stay, now, noise.draw(draw))
+            called = (coin >= stay + stray) & (S > 0) if self._may_skip else torch.ones_like(free)
+        asked = (called & free if self.skip else free).any(1).nonzero().squeeze(1)  # other rows need no network
+        if len(asked):
+            told = self._told(x, survival)
+            query = x[asked], time[asked], told[asked], sites[asked]
+            law = self._law_if_called(query, t, S[asked], now[asked], odds[asked])
+            new = torch.where(called, new.index_copy(0, asked, categorical(law, draw[asked])), new)
+        return x.scatter(1, sites, torch.where(free, new, now))
+
+    def _law_if_called(
+        self, query: tuple[Tensor, Tensor, Tensor, Tensor], t: int, S: Tensor, now: Tensor, odds: Tensor
+    ) -> Tensor:
+        """(rows, b, V) weights of the new tokens, given that the coin asked for the network."""
+        pi = self.process.noise.probs
+        done = 1 - (t + self.process.schedule.block) / self.process.schedule.steps
+        if isinstance(self.conditional, StepLaw):
+            return kernels.step(self.truncation(self.conditional.step_law(*query), done), now, odds)
+        log_clean = self.conditional(*query).double()
+        if self._on_mixture:
+            log_p = kernels.mixture(log_clean.exp(), S, pi).log()
+            return kernels.step(self.truncation(log_p, done), now, odds)
+        clean = self.truncation(log_clean, done)
+        if self.labels:
+            return clean
+        if self._may_skip:
+            return kernels.residual(clean, S, now, odds, pi)
+        return kernels.step(kernels.mixture(clean, S, pi), now, odds)
+
+    def _told(self, x: Tensor, survival: Tensor) -> Tensor:
+        """(B, L) the survival that the network is told of each site."""
+        if self.labels:
+            return (x != self.process.noise.mask).double()
+        return torch.where(self.given, 1.0, survival) if self.exact_clamp else survival
+
+    @property
+    def _on_mixture(self) -> bool:
+        return self.truncation.active and self.truncation.place == "mixture"
+
+    @property
+    def _may_skip(self) -> bool:
+        return self.skip and not self._on_mixture and not isinstance(self.conditional, StepLaw)
+
+
+def _start(
+    process: Process, num: int | None, start: tuple[Tensor, int] | None, labels: bool, generator: torch.Generator | None
+) -> tuple[Tensor, int]:
+    """The first state (B, L) and its time."""
+    T, mask = process.schedule.steps, process.noise.mask
+    if start is None:
+        rows = 1 if num is None else num
+        if rows < 0:
+            raise ValueError(f"cannot draw {rows} samples; ask for 0 or more")
+        shape = (rows, process.length)
+        if labels:
+            return torch.full(shape, mask, device=process.noise.probs.device), T
+        return process.noise.sample(shape, generator), T
+    x, t = start
+    process.check_tokens(x, mask=labels)
+    if num is not None and num != len(x):
+        raise ValueError(f"num is {num}, but the start has {len(x)} rows; leave num out")
+    if not 0 <= t <= T or t % process.schedule.block:
+        raise ValueError(f"the start's step must lie in 0..{T} and be a multiple of the block, not {t}")
+    x = x.to(process.noise.probs.device)
+    never_noised = process.schedule.survival(torch.tensor([t], device=x.device)) == 1
+    if bool(((x == mask) & never_noised).any()):
+        raise ValueError(f"the start is masked at a site that is never noised before step {t}")
+    return x.clone(), t
+
+
+def _check_together(conditional: Conditional | StepLaw, labels: bool, truncation: Truncation) -> None:
+    on_mixture = truncation.active and truncation.place == "mixture"
+    if labels and on_mixture:
+        raise ValueError("labelled noise is never mixed in, so there is no mixture to truncate; use truncate='clean'")
+    if isinstance(conditional, StepLaw):
+        if labels:
+            raise ValueError("labelled noise needs the clean conditional, and this one knows only the step law")
+        if truncation.active and not on_mixture:
+            raise ValueError("this conditional knows only the step law; truncate it with truncate='mixture'")
+
+
+def _bar(times: range, progress: bool) -> Iterable[int]:
+    if not progress:
+        return times
+    from tqdm.auto import tqdm
+
+    bar: Iterable[int] = tqdm(times, desc="chain", unit="step", delay=2.0, leave=False, dynamic_ncols=True)
+    return bar

@@ -1,0 +1,74 @@
+"""Temperature, banned tokens, top-k and top-p: ways to leave the exact law on purpose."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+PLACES = ("clean", "mixture")
+
+
+@dataclass(frozen=True)
+class Truncation:
+    """What to do to a law before drawing from it, in this order: temperature, ban, top-k, top-p.
+
+    Args:
+        temperature: one value, or several, one for each equal part of the chain, the noisy end first: the paper's 1.05 in
+            the first half is (1.05, 1.0).
+        place: "clean" truncates the clean conditional c, "mixture" the step law p = S c + (1-S) π, as the paper does. They
+            are different laws (identity 5).
+    """
+
+    temperature: float | Sequence[float] = 1.0
+    top_p: float = 1.0
+    top_k: int | None = None
+    ban: Sequence[int] = ()
+    place: str = "clean"
+
+    def __post_init__(self) -> None:
+        temperatures = (self.temperature,) if isinstance(self.temperature, int | float) else tuple(self.temperature)
+        object.__setattr__(self, "temperature", temperatures)
+        object.__setattr__(self, "ban", tuple(self.ban))
+        if not temperatures or not all(0 < value < float("inf") for value in temperatures):
+            raise ValueError("temperature must be above 0; use a small one such as 0.1 for near-certain choices")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top-p must lie in (0, 1], not {self.top_p}")
+        if self.top_k is not None and self.top_k < 1:
+            raise ValueError(f"top-k must be at least 1, not {self.top_k}")
+        if self.place not in PLACES:
+            raise ValueError(f"truncate is 'clean' or 'mixture', not {self.place!r}")
+
+    def check_vocab(self, vocab: int) -> None:
+        if any(not 0 <= token < vocab for token in self.ban):
+            raise ValueError(f"banned tokens must lie in 0..{vocab - 1}")
+        if len(set(self.ban)) >= vocab:
+            raise ValueError("every token is banned; leave at least one")
+
+    @property
+    def active(self) -> bool:
+        return set(self.temperature) != {1.0} or self.top_p < 1 or self.top_k is not None or bool(self.ban)  # type: ignore[arg-type]
+
+    def __call__(self, log_law: Tensor, progress: float) -> Tensor:
+        """Probabilities (..., V) from logarithms; `progress` in [0, 1) is how far the chain has come."""
+        if not self.active:
+            return log_law.exp()
+        parts: tuple[float, ...] = self.temperature  # type: ignore[assignment]
+        logits = log_law / parts[int(progress * len(parts))]
+        if self.ban:
+            logits[..., list(self.ban)] = -torch.inf
+            if not bool((logits > -torch.inf).any(-1).all()):
+                raise ValueError("a ban leaves no possible token at some site; ban fewer tokens")
+        if self.top_k is not None and self.top_k < logits.shape[-1]:
+            least = logits.topk(self.top_k).values[..., -1:]
+            logits = torch.where(logits < least, -torch.inf, logits)
+        law = logits.softmax(-1)
+        return keep_top_p(law, self.top_p) if self.top_p < 1 else law
+
+
+def keep_top_p(law: Tensor, top_p: float) -> Tensor:
+    """The fewest most likely tokens whose probabilities reach top_p, renormalised."""
+    sorted_law, token = law.sort(-1, descending=True)
+    before = sorted_law.cumsum(-1) - sorted_law  # mass of the tokens that are more likely
+    kept = torch.zeros_like(law).scatter(-1, token, torch.where(before < top_p, sorted_law, 0.0))
+    return kept / kept.sum(-1, keepdim=True)

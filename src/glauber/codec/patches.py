@@ -1,0 +1,71 @@
+"""One token per small square of the image: the nearest of a few typical squares."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glauber.codec.protocol import check_images
+
+
+class PatchCodec:
+    """Cut the image into patch × patch squares, each replaced by the nearest of V centres found by k-means.
+
+    Args:
+        centres: (V, patch · patch · channels) float32, greys in 0..255.
+        patch: side of a square.
+        shape: (H, W) or (H, W, 3), both sides a multiple of the patch.
+    """
+
+    kind: ClassVar[str] = "patches"
+
+    def __init__(self, centres: Tensor, patch: int, shape: tuple[int, ...]):
+        if patch < 1 or any(side % patch for side in shape[:2]):
+            raise ValueError(f"patches of side {patch} do not tile an image of {shape[0]}×{shape[1]}")
+        if centres.dim() != 2 or centres.shape[1] != patch * patch * (shape[2] if len(shape) == 3 else 1):
+            raise ValueError(f"the centres have shape {tuple(centres.shape)}, which does not fit patches of side {patch}")
+        self.centres, self.patch, self.shape = centres.float().contiguous(), patch, tuple(shape)
+        self.grid = (shape[0] // patch, shape[1] // patch)
+        self.vocab = len(centres)
+
+    @classmethod
+    def fit(cls, images: np.ndarray, patch: int, vocab: int, seed: int = 0) -> "PatchCodec":
+        """Find the centres on uint8 images (N, H, W) or (N, H, W, 3)."""
+        try:
+            from sklearn.cluster import KMeans
+        except ImportError as error:
+            raise ImportError("fitting a patch codec needs scikit-learn: pip install 'glauber[demo]'") from error
+        images = check_images(images, images.shape[1:])
+        squares = cls(torch.zeros(1, _area(patch, images.shape[1:])), patch, images.shape[1:])._cut(images)
+        distinct = len(np.unique(squares.numpy(), axis=0))
+        if distinct < vocab:
+            raise ValueError(f"these images have only {distinct} different patches; ask for at most that many codes")
+        means = KMeans(vocab, n_init=1, random_state=seed).fit(squares.numpy())
+        return cls(torch.from_numpy(means.cluster_centers_).float(), patch, images.shape[1:])
+
+    def encode(self, images: np.ndarray) -> Tensor:
+        squares = self._cut(check_images(images, self.shape))
+        return torch.cdist(squares, self.centres).argmin(-1).view(len(images), -1)
+
+    def decode(self, tokens: Tensor) -> np.ndarray:
+        (rows, columns), p = self.grid, self.patch
+        squares = self.centres[tokens.cpu()].clamp(0, 255).round().to(torch.uint8)
+        squares = squares.view(-1, rows, columns, p, p, *self.shape[2:])
+        return squares.transpose(2, 3).reshape(-1, *self.shape).numpy()
+
+    def _cut(self, images: np.ndarray) -> Tensor:
+        """(N, H, W, ...) → (N · rows · columns, patch · patch · channels), row by row."""
+        (rows, columns), p = self.grid, self.patch
+        squares = torch.from_numpy(images).float().view(-1, rows, p, columns, p, *self.shape[2:])
+        return squares.transpose(2, 3).reshape(-1, _area(p, self.shape))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": self.kind, "shape": list(self.shape), "patch": self.patch}
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"centres": self.centres}
+
+
+def _area(patch: int, shape: tuple[int, ...]) -> int:
+    return patch * patch * (shape[2] if len(shape) == 3 else 1)

@@ -1,0 +1,213 @@
+"""The network: a DiT over tokens. It knows nothing of processes or devices.
+
+Shapes: B rows, L sites, b asked sites, V tokens, D width, C conditioning width.
+"""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+CONDITIONINGS = ("survival", "time")
+SINUSOIDS = 256  # of the scalar time
+OCTAVES = 8  # of the survival
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    """The shape of a `Transformer`."""
+
+    vocab: int
+    """V, without the mask."""
+    length: int
+    """L, the number of sites."""
+    width: int = 128
+    """D; the heads divide it."""
+    layers: int = 4
+    heads: int = 4
+    conditioning: str = "survival"
+    """"survival": told each site's survival, so any order, schedule and prompt is one task. "time": the paper's scalar t."""
+    grid: tuple[int, int] | None = None
+    """Rows and columns of an image, for rotary positions in two dimensions; none for a sequence."""
+    cond: int = 128
+    """C, the width of the vector that feeds adaLN."""
+
+    def __post_init__(self) -> None:
+        if self.vocab < 2 or self.length < 1 or min(self.width, self.layers, self.heads, self.cond) < 1:
+            raise ValueError("a network needs a vocabulary of at least 2 and a positive length, width, layers and heads")
+        turns = 2 if self.grid is None else 4
+        if self.width % (self.heads * turns):
+            raise ValueError(f"width must be a multiple of {turns} × heads for the rotary positions, not {self.width}")
+        if self.conditioning not in CONDITIONINGS:
+            raise ValueError(f"conditioning is 'survival' or 'time', not {self.conditioning!r}")
+        if self.grid is not None:
+            object.__setattr__(self, "grid", tuple(self.grid))
+            if math.prod(self.grid) != self.length:
+                raise ValueError(f"a grid of {self.grid[0]}×{self.grid[1]} does not hold {self.length} sites")
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Transformer(nn.Module):
+    """Logits over the V tokens at every site, or at the asked sites only.
+
+    With 24 layers, 16 heads, width 1024, V = 32100 and time conditioning it is the paper's network: 387,272,292
+    parameters (the layout of SEDD: untied embeddings, bias-free attention, adaLN-Zero fed by 128 numbers).
+    """
+
+    def __init__(self, config: TransformerConfig):
+        super().__init__()
+        self.config = config
+        D, C = config.width, config.cond
+        self.embed = nn.Embedding(config.vocab + 1, D)  # the last row is the mask
+        self.condition = SurvivalCondition(D, C) if config.conditioning == "survival" else TimeCondition(C)
+        self.blocks = nn.ModuleList(Block(D, config.heads, C) for _ in range(config.layers))
+        self.final_norm = nn.LayerNorm(D, bias=False)
+        self.final_modulation = nn.Linear(C, 2 * D)
+        self.head = nn.Linear(D, config.vocab)
+        cos, sin = rotary_tables(config.length, D // config.heads, config.grid)
+        self.register_buffer("cos", cos, persistent=False)
+        self.register_buffer("sin", sin, persistent=False)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Embedding):
+                nn.init.normal_(module.weight, std=0.02)
+            if isinstance(module, nn.Linear) and module.bias is not None:
+                nn.init.zeros_(module.bias)
+        # adaLN-Zero: every block starts as the identity, and the first answer is the uniform law.
+        for module in self.modules():
+            if isinstance(module, Block):
+                nn.init.zeros_(module.modulation.weight)
+        nn.init.zeros_(self.final_modulation.weight)
+        nn.init.zeros_(self.head.weight)
+
+    @property
+    def mask(self) -> int:
+        return self.config.vocab
+
+    def forward(self, x: Tensor, t: Tensor, survival: Tensor, sites: Tensor | None = None) -> Tensor:
+        """
+        Args:
+            x: (B, L) tokens and masks.
+            t: (B,) the step; read when conditioned on time.
+            survival: (B, L) read when conditioned on survival.
+            sites: (B, b) sites to mask and to answer for; None answers for every site, and masks none.
+
+        Returns:
+            (B, b, V) or (B, L, V) logits.
+        """
+        if x.shape[-1] != self.config.length:
+            raise ValueError(f"this network was made for length {self.config.length}, got {x.shape[-1]}")
+        if sites is not None:
+            x = x.scatter(1, sites, self.mask)
+        if self.config.conditioning == "survival":
+            # A mask and a site of survival 0 tell the same, nothing; they look the same, too.
+            survival = torch.where(x == self.mask, 0.0, survival)
+            x = torch.where(survival == 0, self.mask, x)
+            per_site, c = self.condition(survival)
+            h = self.embed(x) + per_site
+        else:
+            h, c = self.embed(x), self.condition(t)
+        for block in self.blocks:
+            h = block(h, c, self.cos, self.sin)
+        if sites is not None:
+            h = h.gather(1, sites[..., None].expand(-1, -1, h.shape[-1]))
+        shift, scale = self.final_modulation(c)[:, None].chunk(2, dim=-1)
+        logits: Tensor = self.head(modulate(self.final_norm(h), shift, scale))
+        return logits
+
+
+class TimeCondition(nn.Module):
+    """The paper's: t → sinusoids → two layers → (B, C)."""
+
+    def __init__(self, cond: int):
+        super().__init__()
+        self.first = nn.Linear(SINUSOIDS, cond)
+        self.second = nn.Linear(cond, cond)
+
+    def forward(self, t: Tensor) -> Tensor:
+        half = SINUSOIDS // 2
+        rate = torch.exp(-math.log(10_000) * torch.arange(half, device=t.device) / half)
+        angle = t[:, None].float() * rate
+        features = torch.cat([angle.cos(), angle.sin()], dim=-1)
+        return F.silu(self.second(F.silu(self.first(features.to(self.first.weight.dtype)))))
+
+
+class SurvivalCondition(nn.Module):
+    """Each site's survival, as an addition to its embedding (B, L, D), and its mean over the sites for adaLN (B, C)."""
+
+    def __init__(self, width: int, cond: int):
+        super().__init__()
+        self.features = nn.Linear(2 * OCTAVES + 3, cond)
+        self.per_site = nn.Linear(cond, width)
+        self.overall = nn.Linear(cond, cond)
+
+    def forward(self, survival: Tensor) -> tuple[Tensor, Tensor]:
+        s = survival[..., None]
+        angle = s * (math.pi * 2.0 ** torch.arange(OCTAVES, device=s.device))
+        log_odds = torch.logit(s, eps=1e-4) / 8
+        features = torch.cat([angle.cos(), angle.sin(), log_odds, s == 0, s == 1], dim=-1)
+        h = F.silu(self.features(features.to(self.features.weight.dtype)))
+        return self.per_site(h), F.silu(self.overall(h.mean(1)))
+
+
+class Block(nn.Module):
+    """Attention and a two-layer perceptron, each behind a norm whose shift, scale and gate the condition sets."""
+
+    def __init__(self, width: int, heads: int, cond: int):
+        super().__init__()
+        self.heads = heads
+        self.norm_attention = nn.LayerNorm(width, bias=False)
+        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
+        self.norm_mlp = nn.LayerNorm(width, bias=False)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU("tanh"), nn.Linear(4 * width, width))
+        self.modulation = nn.Linear(cond, 6 * width)
+
+    def forward(self, h: Tensor, c: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = self.modulation(c)[:, None].chunk(6, dim=-1)
+        h = h + gate_a * self.attend(modulate(self.norm_attention(h), shift_a, scale_a), cos, sin)
+        h = h + gate_m * self.mlp(modulate(self.norm_mlp(h), shift_m, scale_m))
+        return h
+
+    def attend(self, h: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        q, k, v = self.qkv(h).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # each (B, heads, L, D/heads)
+        mixed = F.scaled_dot_product_attention(rotate(q, cos, sin), rotate(k, cos, sin), v)
+        projected: Tensor = self.out(mixed.transpose(1, 2).flatten(-2))
+        return projected
+
+
+def modulate(h: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
+    return h * (1 + scale) + shift
+
+
+def rotary_tables(length: int, width: int, grid: tuple[int, int] | None) -> tuple[Tensor, Tensor]:
+    """Cosines and sines (L, width/2) of the angle by which each pair of channels turns at each site.
+
+    In one dimension pair k turns by position · 10000^(-2k/width). On a grid the first half of the pairs turns with the row
+    and the second half with the column, each at the rates of a head of half the width.
+    """
+
+    def angles(position: Tensor, width: int) -> Tensor:
+        rate = 10_000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+        return position.double()[:, None] * rate
+
+    site = torch.arange(length)
+    if grid is None:
+        angle = angles(site, width)
+    else:
+        angle = torch.cat([angles(site // grid[1], width // 2), angles(site % grid[1], width // 2)], dim=-1)
+    return angle.cos().float(), angle.sin().float()
+
+
+def rotate(h: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn the channel pairs (k, k + width/2) of h (..., L, width) by each site's angles."""
+    a, b = h.chunk(2, dim=-1)
+    cos, sin = cos.to(h.dtype), sin.to(h.dtype)
+    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)

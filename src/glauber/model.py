@@ -1,0 +1,306 @@
+"""What a user holds: weights, process and codec in one."""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from glauber.chain import run_chain
+from glauber.codec import ImageCodec, codec_from_dict
+from glauber.conditional import Classifier, Conditional, Denoiser, StepLaw, Transformer, TransformerConfig
+from glauber.evaluate import Bound, bound
+from glauber.process import NoiseLaw, Process, Schedule
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+FORMAT = 1
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+BUNDLED = Path(__file__).parent / "bundled"
+
+
+class Model(nn.Module):
+    """A trained network with the process that it reverses and, where its tokens stand for images, their codec.
+
+    Args:
+        objective: the loss it was trained with: "dense" makes it a clean conditional, "binary" and "marginal" a classifier.
+        sampling: options of `run_chain` that `sample` and `inpaint` use unless told otherwise.
+        about: provenance, for people: data, recipe, steps, ...
+    """
+
+    def __init__(
+        self,
+        network: Transformer,
+        process: Process,
+        codec: ImageCodec | None = None,
+        objective: str = "dense",
+        sampling: dict[str, Any] | None = None,
+        about: dict[str, Any] | None = None,
+    ):
+        super().__init__()
+        shape = network.config
+        if (shape.vocab, shape.length) != (process.vocab, process.length):
+            raise ValueError(
+                f"the network has {shape.vocab} tokens and length {shape.length}, "
+                f"the process {process.vocab} and {process.length}; they must agree"
+            )
+        if codec is not None and (codec.vocab, codec.grid[0] * codec.grid[1]) != (shape.vocab, shape.length):
+            raise ValueError(f"the codec's {codec.vocab} codes on a grid of {codec.grid} do not fit the network")
+        self.network, self._process, self.codec = network, process, codec
+        self.objective, self.sampling, self.about = objective, dict(sampling or {}), dict(about or {})
+        self.register_buffer("noise", process.noise.probs)
+        for name, tensor in codec.tensors().items() if codec is not None else ():
+            self.register_buffer(f"codec_{name}", tensor)
+
+    @property
+    def device(self) -> torch.device:
+        return self.network.embed.weight.device
+
+    @property
+    def process(self) -> Process:
+        return self._process.to(self.device)
+
+    @property
+    def conditional(self) -> Conditional | StepLaw:
+        """What `run_chain` takes."""
+        if self.objective == "dense":
+            return Denoiser(self.network)
+        return Classifier(self.network, self.process)
+
+    def schedule(self, sweeps: int | None = None, block: int | None = None, order: str | None = None) -> Schedule:
+        """The model's own schedule, or another one with some of these changed. Other sweeps let survival fall linearly to 0."""
+        own = self.process.schedule
+        if sweeps is None and block is None and order is None:
+            return own
+        if self.network.config.conditioning == "time" or self.objective != "dense":
+            raise ValueError("a model told only the time, or trained as a classifier, runs on its own schedule alone")
+        if sweeps is not None and sweeps < 1:
+            raise ValueError(f"sweeps must be at least 1, not {sweeps}")
+        settings = own.to_dict()
+        if sweeps is not None and sweeps != own.sweeps:
+            settings |= {"steps": sweeps * own.length, "keep": "linear"}
+        if block is not None:
+            settings["block"] = block
+        if order is not None:
+            settings["order"] = order
+        generator = torch.Generator().manual_seed(0)
+        return Schedule.round_robin(**settings, generator=generator).to(self.device)
+
+    def sample_tokens(
+        self,
+        num: int = 1,
+        seed: int | None = None,
+        sweeps: int | None = None,
+        block: int | None = None,
+        order: str | None = None,
+        **chain: Any,
+    ) -> Tensor:
+        """(num, L) tokens from a chain on `schedule(sweeps, block, order)`; `chain` are options of `run_chain`."""
+        process = Process(self.schedule(sweeps, block, order), self.process.noise)
+        generator = None if seed is None else torch.Generator().manual_seed(seed)
+        was_training = self.network.training
+        self.network.eval()
+        try:
+            return run_chain(self.conditional, process, num, generator=generator, **(self.sampling | chain))
+        finally:
+            self.network.train(was_training)
+
+    def sample(self, num: int = 1, seed: int | None = None, **options: Any) -> list[Any]:
+        """`num` samples, decoded: PIL images, or lists of tokens where there is no codec. Options as for `sample_tokens`."""
+        return self.decode(self.sample_tokens(num, seed, **options))
+
+    def inpaint(
+        self,
+        image: "Image | np.ndarray",
+        mask: "Image | np.ndarray",
+        num: int | None = None,
+        seed: int | None = None,
+        **options: Any,
+    ) -> Any:
+        """Fill the white part of `mask` in: one PIL image, or a list of `num`. Pixels outside come back as they were."""
+        codec = self._require_codec()
+        pixels = np.asarray(image)
+        hole = np.asarray(mask)
+        hole = (hole if hole.ndim == 2 else hole[..., 0]) > (0 if hole.dtype == bool else 127)
+        if pixels.shape != codec.shape or hole.shape != codec.shape[:2]:
+            raise ValueError(
+                f"this model takes images of {codec.shape} and masks of {codec.shape[:2]}, not {pixels.shape} and {hole.shape}"
+            )
+        if not hole.any():
+            raise ValueError("the mask has no white pixel, so there is nothing to fill in")
+        rows, columns = codec.grid
+        # A token is free when any pixel that it covers is.
+        free = hole.reshape(rows, hole.shape[0] // rows, columns, hole.shape[1] // columns).any((1, 3)).flatten()
+        tokens = codec.encode(pixels[None])[0]
+        filled = self.sample_tokens(num or 1, seed, clamp=(torch.from_numpy(~free), tokens), **options)
+        pictures = codec.decode(filled)
+        pictures[:, ~hole] = pixels[~hole]
+        images = self._as_images(pictures)
+        return images[0] if num is None else images
+
+    def score(self, items: Tensor | np.ndarray, kernel: str = "reversal", draws: int = 8, seed: int = 0) -> dict[str, Any]:
+        """Upper bound on the negative log-likelihood of images (N, H, W) or tokens (N, L) under `kernel`'s chain, in bits."""
+        tokens = items if isinstance(items, Tensor) else self._require_codec().encode(items)
+        generator = torch.Generator().manual_seed(seed)
+        result: Bound = bound(self.conditional, self.process, tokens.to(self.device), kernel, draws, generator)
+        bits = 1 / (np.log(2) * self.process.length)
+        return {
+            "bits_per_token": result.mean * bits,
+            "standard_error": result.error * bits,
+            "kernel": result.kernel,
+            "calls": result.calls,
+        }
+
+    def decode(self, tokens: Tensor) -> list[Any]:
+        """PIL images, or lists of tokens where there is no codec."""
+        return tokens.tolist() if self.codec is None else self._as_images(self.codec.decode(tokens))
+
+    def _require_codec(self) -> ImageCodec:
+        if self.codec is None:
+            raise ValueError("this model has no image codec; give it tokens instead")
+        return self.codec
+
+    @staticmethod
+    def _as_images(pixels: np.ndarray) -> "list[Image]":
+        try:
+            from PIL import Image
+        except ImportError as error:
+            raise ImportError("images need pillow: pip install 'glauber[image]'") from error
+        return [Image.fromarray(picture) for picture in pixels]
+
+    def config(self) -> dict[str, Any]:
+        """All but the tensors, as it stands in config.json."""
+        return {
+            "format": FORMAT,
+            "network": self.network.config.to_dict(),
+            "schedule": self._process.schedule.to_dict(),
+            "codec": None if self.codec is None else self.codec.to_dict(),
+            "objective": self.objective,
+            "sampling": self.sampling,
+            "about": self.about,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], tensors: dict[str, Tensor]) -> "Model":
+        """The model of a `config()` and all its tensors, by name."""
+        try:
+            if config["format"] != FORMAT:
+                raise ValueError(f"format {config['format']} is not the one this version of glauber reads ({FORMAT})")
+            network = Transformer(TransformerConfig(**config["network"]))
+            process = Process(Schedule.round_robin(**config["schedule"]), NoiseLaw(_pick(tensors, "noise")))
+            codec_tensors = {k.removeprefix("codec_"): v for k, v in tensors.items() if k.startswith("codec_")}
+            codec = None if config["codec"] is None else codec_from_dict(config["codec"], codec_tensors)
+            model = cls(network, process, codec, config["objective"], config["sampling"], config["about"])
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"the model's config or weights do not fit this version of glauber: {error}") from error
+        _load_strictly(model, tensors)
+        return model
+
+    def save(self, folder: str | os.PathLike[str], overwrite: bool = False) -> Path:
+        """Write config.json and model.safetensors, the layout of huggingface_hub's PyTorchModelHubMixin."""
+        from safetensors.torch import save
+
+        folder = Path(folder)
+        if not overwrite and any((folder / name).exists() for name in (CONFIG, WEIGHTS)):
+            raise ValueError(f"{folder} holds a model already; choose another folder, or pass overwrite=True")
+        folder.mkdir(parents=True, exist_ok=True)
+        tensors = {name: tensor.contiguous().cpu() for name, tensor in self.state_dict().items()}
+        _write(folder / WEIGHTS, save(tensors, metadata={"format": "pt"}))
+        _write(folder / CONFIG, (json.dumps(self.config(), indent=2) + "\n").encode())
+        return folder
+
+    def push_to_hub(self, repo_id: str, private: bool = False) -> None:
+        """Upload to the Hugging Face hub as the logged-in user; `glauber.load(repo_id)` brings it back."""
+        import tempfile
+
+        from huggingface_hub import HfApi
+
+        with tempfile.TemporaryDirectory() as folder:
+            self.save(folder)
+            api = HfApi()
+            api.create_repo(repo_id, private=private, exist_ok=True)
+            api.upload_folder(repo_id=repo_id, folder_path=folder)
+
+
+def load(name: str | os.PathLike[str], device: torch.device | str = "cpu") -> Model:
+    """A model by its folder, its bundled name, or its id on the Hugging Face hub ("owner/name")."""
+    folder = _find(name)
+    config, tensors = _read_config(folder / CONFIG), _read_weights(folder / WEIGHTS)
+    return Model.from_config(config, tensors).to(device).eval()
+
+
+def _find(name: str | os.PathLike[str]) -> Path:
+    if isinstance(name, str) and (BUNDLED / name / CONFIG).is_file():
+        return BUNDLED / name
+    folder = Path(name)
+    if folder.is_dir():
+        if not (folder / CONFIG).is_file():
+            raise ValueError(f"{folder} is not a model: it has no {CONFIG}")
+        return folder
+    if folder.exists() or str(name).count("/") != 1:
+        raise ValueError(f"no model {str(name)!r}: give a folder that holds {CONFIG} and {WEIGHTS}, or a hub id owner/name")
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(str(name), allow_patterns=[CONFIG, WEIGHTS]))
+    except Exception as error:  # the hub client has many kinds of failure, all of them the same to the user
+        raise ValueError(f"no folder {str(name)!r} here, and the hub did not give a model of that id") from error
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        config = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read as JSON; the model is damaged, get it again") from error
+    if not isinstance(config, dict):
+        raise ValueError(f"{path} is not a model's config")
+    return config
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise ValueError(f"{path} is missing, cut short or not a safetensors file; get it again") from error
+
+
+def _pick(tensors: dict[str, Tensor], name: str) -> Tensor:
+    if name not in tensors:
+        raise ValueError(f"the weights lack {name!r}")
+    return tensors[name]
+
+
+def _load_strictly(model: Model, tensors: dict[str, Tensor]) -> None:
+    """Every tensor must be there, with its shape, and no other: nothing stays at its random start."""
+    own = model.state_dict()
+    missing, unknown = sorted(own.keys() - tensors.keys()), sorted(tensors.keys() - own.keys())
+    if missing or unknown:
+        raise ValueError(f"the weights do not fit the config: missing {_few(missing)}, unknown {_few(unknown)}")
+    for name, tensor in own.items():
+        if tensor.shape != tensors[name].shape:
+            raise ValueError(
+                f"{name} has shape {tuple(tensors[name].shape)} in the weights, {tuple(tensor.shape)} by the config"
+            )
+    model.load_state_dict(tensors)
+
+
+def _few(names: Sequence[str]) -> str:
+    return "none" if not names else ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _write(path: Path, content: bytes) -> None:
+    """All or nothing: to a temporary name, synced, renamed."""
+    temporary = path.with_name(path.name + ".tmp")
+    with open(temporary, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

@@ -1,0 +1,88 @@
+"""The forward process: noise falls on one site after the other."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from glauber.process.draws import uniform
+from glauber.process.noise import NoiseLaw
+from glauber.process.schedule import Schedule
+
+
+class Corruption(NamedTuple):
+    """What one step of the forward process did to each row. b is the schedule's block; for b = 1 that axis is dropped."""
+
+    x_t: Tensor  # (B, L) the state before step t
+    z: Tensor  # (B,) or (B, b) the noise token drawn at step t, -1 for φ: nothing drawn, the site is left alone
+    x_next: Tensor  # (B, L) the state after step t
+    site: Tensor  # (B,) or (B, b) the site that step t visited
+    survival: Tensor  # (B, L) S_t: the probability that each site of x_t still carries its clean token
+
+
+@dataclass(frozen=True, eq=False)
+class Process:
+    """A schedule and a noise law: X_{t+1} is X_t with Z_t ~ Π_t put at site i_t, where Π_t = κ_t δ_φ + (1 - κ_t) π."""
+
+    schedule: Schedule
+    noise: NoiseLaw
+
+    @property
+    def length(self) -> int:
+        return self.schedule.length
+
+    @property
+    def vocab(self) -> int:
+        return self.noise.vocab
+
+    def corrupt(self, x0: Tensor, t: int | Tensor, generator: torch.Generator | None = None) -> Corruption:
+        """Draw X_t directly from X_0 = x0, and X_{t+1} from it; each row has its own t.
+
+        A site survives when every visit kept it, so p_j = 1 - ∏ Π_s(φ) over its visits s < t (the paper's appendix has
+        1 - Π_s(φ) inside the product, which agrees only at ½).
+
+        Args:
+            x0: (B, L) clean tokens.
+            t: (B,) or one number, in 0..T-1.
+        """
+        self.check_tokens(x0)
+        times = self.check_times(t, len(x0), self.schedule.steps - 1)
+        schedule, noise = self.schedule, self.noise
+        survival = schedule.survival(times)
+        x_t = self.noised(x0, survival, generator)
+        sites, keeps = schedule.sites(times), schedule.keeps(times)
+        kept = uniform(sites.shape, generator, x0.device) < keeps
+        z = torch.where(kept, -1, noise.sample(sites.shape, generator))
+        x_next = x_t.scatter(1, sites, torch.where(kept, x_t.gather(1, sites), z))
+        if schedule.block == 1:
+            z, sites = z.squeeze(1), sites.squeeze(1)
+        return Corruption(x_t, z, x_next, sites, survival)
+
+    def noised(self, x0: Tensor, survival: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Each site keeps its clean token with its survival probability (B, L), else holds a noise token."""
+        alive = uniform(x0.shape, generator, x0.device) < survival
+        return torch.where(alive, x0, self.noise.sample(x0.shape, generator))
+
+    def check_tokens(self, x: Tensor, mask: bool = False) -> None:
+        """Refuse anything but (B, L) int64 tokens 0..V-1 (V, the mask, where `mask` allows it)."""
+        if x.dim() != 2 or x.shape[1] != self.length:
+            raise ValueError(f"expected tokens of shape (rows, {self.length}), got {tuple(x.shape)}")
+        if x.dtype != torch.int64:
+            raise ValueError(f"tokens must be int64, not {x.dtype}")
+        top = self.vocab if mask else self.vocab - 1
+        if x.numel() and (int(x.min()) < 0 or int(x.max()) > top):
+            raise ValueError(f"tokens must lie in 0..{top}; these span {int(x.min())}..{int(x.max())}")
+
+    def check_times(self, t: int | Tensor, rows: int, last: int) -> Tensor:
+        """Times as (rows,) int64 on this process's device, refused outside 0..last."""
+        times = torch.as_tensor(t, device=self.noise.probs.device)
+        if times.is_floating_point() or times.shape not in ((), (rows,)):
+            raise ValueError(f"t must be one whole number or {rows} of them, one per row")
+        if times.numel() and (int(times.min()) < 0 or int(times.max()) > last):
+            raise ValueError(f"t must lie in 0..{last}, got {int(times.min())}..{int(times.max())}")
+        return times.long().expand(rows)
+
+    def to(self, device: torch.device | str) -> "Process":
+        schedule, noise = self.schedule.to(device), self.noise.to(device)
+        return self if schedule is self.schedule and noise is self.noise else Process(schedule, noise)
