@@ -90,4 +90,5 @@ def labelled(kernel: str, survival: Tensor, keep: Tensor, signal: Tensor) -> tup
 
 
 def one_hot(x: Tensor, like: Tensor) -> Tensor:
+    """δ_x as a law (..., V) of the shape and kind of `like`."""
     return torch.zeros_like(like).scatter(-1, x[..., None], 1.0)

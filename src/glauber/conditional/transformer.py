@@ -32,6 +32,8 @@ class TransformerConfig:
     """"survival": told each site's survival, so any order, schedule and prompt is one task. "time": the paper's scalar t."""
     grid: tuple[int, int] | None = None
     """Rows and columns of an image, for rotary positions in two dimensions; none for a sequence."""
+    absolute: bool = False
+    """Add a learned vector per site: small images need to know where they are, rotary tells only how far apart."""
     cond: int = 128
     """C, the width of the vector that feeds adaLN."""
 
@@ -64,6 +66,7 @@ class Transformer(nn.Module):
         self.config = config
         D, C = config.width, config.cond
         self.embed = nn.Embedding(config.vocab + 1, D)  # the last row is the mask
+        self.place = nn.Parameter(torch.zeros(config.length, D)) if config.absolute else None
         self.condition = SurvivalCondition(D, C) if config.conditioning == "survival" else TimeCondition(C)
         self.blocks = nn.ModuleList(Block(D, config.heads, C) for _ in range(config.layers))
         self.final_norm = nn.LayerNorm(D, bias=False)
@@ -81,6 +84,8 @@ class Transformer(nn.Module):
             if isinstance(module, nn.Linear) and module.bias is not None:
                 nn.init.zeros_(module.bias)
         # adaLN-Zero: every block starts as the identity, and the first answer is the uniform law.
+        if self.place is not None:
+            nn.init.normal_(self.place, std=0.02)
         for module in self.modules():
             if isinstance(module, Block):
                 nn.init.zeros_(module.modulation.weight)
@@ -114,6 +119,8 @@ class Transformer(nn.Module):
             h = self.embed(x) + per_site
         else:
             h, c = self.embed(x), self.condition(t)
+        if self.place is not None:
+            h = h + self.place
         for block in self.blocks:
             h = block(h, c, self.cos, self.sin)
         if sites is not None:
@@ -173,8 +180,8 @@ class Block(nn.Module):
     def forward(self, h: Tensor, c: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = self.modulation(c)[:, None].chunk(6, dim=-1)
         h = h + gate_a * self.attend(modulate(self.norm_attention(h), shift_a, scale_a), cos, sin)
-        h = h + gate_m * self.mlp(modulate(self.norm_mlp(h), shift_m, scale_m))
-        return h
+        out: Tensor = h + gate_m * self.mlp(modulate(self.norm_mlp(h), shift_m, scale_m))
+        return out
 
     def attend(self, h: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         q, k, v = self.qkv(h).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # each (B, heads, L, D/heads)
@@ -184,6 +191,7 @@ class Block(nn.Module):
 
 
 def modulate(h: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
+    """The adaLN step: scale and shift what the norm has levelled."""
     return h * (1 + scale) + shift
 
 

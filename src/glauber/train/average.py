@@ -1,0 +1,25 @@
+"""The running average of the weights, which is what is sampled from."""
+
+import copy
+from typing import Generic, TypeVar
+
+import torch
+from torch import nn
+
+Network = TypeVar("Network", bound=nn.Module)
+
+
+class Average(Generic[Network]):
+    """A second copy of the network that follows it slowly: θ̄ ← θ̄ + (1 - d)(θ - θ̄).
+
+    d rises to `decay` with the number of updates n as (1 + n)/(10 + n), so that the random start is soon forgotten.
+    """
+
+    def __init__(self, network: Network, decay: float):
+        self.network, self.decay, self.updates = copy.deepcopy(network).requires_grad_(False), decay, 0
+
+    @torch.no_grad()
+    def update(self, network: Network) -> None:
+        decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
+        self.updates += 1
+        torch._foreach_lerp_(list(self.network.parameters()), list(network.parameters()), 1 - decay)

@@ -1,0 +1,168 @@
+"""Recipes: all that a training run is made of, as frozen values. A recipe is a function that returns one."""
+
+import difflib
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from torch import Tensor
+
+from glauber.conditional import TransformerConfig
+from glauber.process import NoiseLaw, Process, Schedule
+
+
+@dataclass(frozen=True)
+class ProcessSpec:
+    """The forward process, but for the counts that a unigram law needs."""
+
+    steps: int
+    """T, site visits."""
+    keep: float | str | tuple[float, ...] = 0.5
+    last_keep: float | None = None
+    """κ of the last sweep; 0 makes X_T pure noise."""
+    order: str = "left"
+    noise: str = "uniform"
+    """"uniform" or "unigram"."""
+    smoothing: float = 1.0
+    """Added to each count of a unigram law."""
+
+    def build(self, vocab: int, length: int, counts: Sequence[float] | Tensor | None = None) -> Process:
+        """The process over `vocab` tokens and `length` sites; `counts` of the training tokens for a unigram law."""
+        if self.noise == "uniform":
+            noise = NoiseLaw.uniform(vocab)
+        elif counts is None:
+            raise ValueError("a unigram noise law needs the counts of the training tokens")
+        else:
+            noise = NoiseLaw.unigram(counts, self.smoothing)
+        schedule = Schedule.round_robin(length, self.steps, self.keep, self.order, last_keep=self.last_keep)
+        return Process(schedule, noise)
+
+
+@dataclass(frozen=True)
+class TrainSpec:
+    """The optimiser's settings: AdamW, linear warm-up from 0, cosine decay, then constant."""
+
+    steps: int
+    batch: int
+    """Sequences per step."""
+    timesteps: int = 1
+    """Times drawn per sequence, for the binary and marginal losses."""
+    rate: float = 1e-3
+    """Peak learning rate."""
+    final_rate: float = 1e-6
+    warmup: int = 100
+    decay: int | None = None
+    """Step at which the cosine reaches `final_rate`; the last step if not given."""
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    clip: float | None = None
+    """Largest gradient norm; none for no clipping."""
+    ema: float = 0.999
+    precision: str = "fp32"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One training run and how its model is sampled."""
+
+    name: str
+    about: str
+    tokens: str
+    """What the tokens are, for people."""
+    network: TransformerConfig
+    process: ProcessSpec
+    train: TrainSpec
+    objective: str = "dense"
+    sampling: dict[str, Any] = field(default_factory=dict)
+    """Options of `run_chain`."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def digits() -> Recipe:
+    """8×8 digits cut into 2×2 patches: a minute on two CPU cores."""
+    return Recipe(
+        name="digits",
+        about="scikit-learn's 8×8 digits, cut into 2×2 patches; trains on two CPU cores while you wait",
+        tokens="64 k-means codes of 2×2 patches",
+        network=TransformerConfig(vocab=64, length=16, width=96, layers=3, heads=4, grid=(4, 4), absolute=True),
+        process=ProcessSpec(steps=4 * 16, keep="linear"),
+        train=TrainSpec(steps=3000, batch=64, rate=2e-3, warmup=100, weight_decay=0.01, clip=1.0, ema=0.998),
+    )
+
+
+def _paper(vocab: int, grid: tuple[int, int] | None, width: int = 1024, heads: int = 16) -> TransformerConfig:
+    return TransformerConfig(vocab, 1024, width, layers=24, heads=heads, conditioning="time", grid=grid)
+
+
+def paper_owt() -> Recipe:
+    """The paper's language model (section 4.1, appendix H.1)."""
+    return Recipe(
+        name="paper-owt",
+        about="the paper's language model on OpenWebText: packed sequences, Algorithm 1, scalar time",
+        tokens="T5's 32100 word pieces",
+        network=_paper(32100, None),
+        process=ProcessSpec(steps=4096, keep=0.5, noise="unigram"),
+        objective="binary",
+        train=TrainSpec(
+            steps=2_000_000, batch=64, timesteps=32, rate=1e-4, final_rate=1e-6, warmup=8000, decay=2_000_000, ema=0.9999
+        ),
+        sampling={"top_p": 0.8, "ban": [1], "truncate": "mixture"},  # 1 is T5's end of text
+    )
+
+
+def paper_celebahq() -> Recipe:
+    """The paper's image model on CelebA-HQ (section 4.2, appendix H.2)."""
+    return Recipe(
+        name="paper-celebahq",
+        about="the paper's model of 256×256 faces, CelebA-HQ: a VQGAN's 32×32 codes, Algorithm 1, scalar time",
+        tokens="8192 codes of a VQGAN that shrinks by 8",
+        network=_paper(8192, (32, 32)),
+        process=ProcessSpec(steps=4096, keep=0.5, noise="uniform"),
+        objective="binary",
+        train=TrainSpec(steps=1_450_000, batch=2048, rate=1e-4, final_rate=1e-6, warmup=8000, decay=1_000_000, ema=0.9999),
+        sampling={"top_p": 0.9, "temperature": [1.05, 1.0], "truncate": "mixture"},
+    )
+
+
+def paper_ffhq() -> Recipe:
+    """The paper's image model on FFHQ (section 4.2, appendix H.2)."""
+    base = paper_celebahq()
+    return replace(
+        base,
+        name="paper-ffhq",
+        about="the paper's model of 256×256 faces, FFHQ: a VQGAN's 32×32 codes, Algorithm 1, scalar time",
+        train=replace(base.train, steps=3_000_000, decay=3_000_000),
+        sampling={"top_p": 0.9, "truncate": "mixture"},
+    )
+
+
+def paper_800m() -> Recipe:
+    """The paper's larger language model (appendix J)."""
+    base = paper_owt()
+    return replace(
+        base,
+        name="paper-800m",
+        about="the paper's scaled-up language model on RedPajama; it tells only the size, so the shape and the rest are ours",
+        network=_paper(32100, None, width=1536, heads=24),
+    )
+
+
+RECIPES: dict[str, Callable[[], Recipe]] = {
+    "digits": digits,
+    "paper-owt": paper_owt,
+    "paper-celebahq": paper_celebahq,
+    "paper-ffhq": paper_ffhq,
+    "paper-800m": paper_800m,
+}
+
+
+def recipe(name: str) -> Recipe:
+    """A recipe by its name."""
+    if name not in RECIPES:
+        near = difflib.get_close_matches(name, RECIPES, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"unknown recipe {name!r}; {hint}There are: {', '.join(RECIPES)}")
+    return RECIPES[name]()
