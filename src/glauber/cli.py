@@ -54,7 +54,7 @@ def sample(
     top_p: TopP = 1.0,
     top_k: TopK = None,
     temperature: Temperature = "1.0",
-    out: Annotated[Path | None, typer.Option(help="Folder for the images; needed for an image model.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the images, or for tokens.json.")] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -114,17 +114,24 @@ def info(
     as_json: Json = False,
 ) -> None:
     """What a model or a recipe is made of: parameters, schedule, data, provenance."""
-    from glauber.info import model_info, recipe_info
+    from glauber.info import count_parameters, model_facts, model_words, recipe_facts
+    from glauber.train import recipe as find_recipe
 
     if (model is None) == (recipe is None):
         raise ValueError("say what to tell about: a model's folder, or --recipe NAME")
-    facts = recipe_info(recipe) if recipe is not None else model_info(str(model))
+    if recipe is not None:
+        plan = find_recipe(recipe)
+        facts: dict[str, Any] = {"parameters": count_parameters(plan.network), **plan.to_dict()}
+        words = recipe_facts(plan)
+    else:
+        facts = model_facts(str(model))
+        words = model_words(facts)
     if as_json:
         print(json.dumps(facts, indent=2))
         return
-    wide = max(map(len, facts))
-    for name, value in facts.items():
-        print(f"{name.replace('_', ' '):<{wide}}  {_plain(value)}")
+    wide = max(map(len, words))
+    for name, text in words.items():
+        print(f"{name:<{wide}}  {text}")
 
 
 def main() -> None:
@@ -209,15 +216,3 @@ def _print_demo(summary: dict[str, Any], out: Path) -> None:
     print()
     for name, text in lines:
         print(f"{name:<24} {text}")
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, bool) or value is None:
-        return {True: "yes", False: "no", None: "none"}[value]
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, dict):
-        return ", ".join(f"{k} {_plain(v)}" for k, v in value.items()) or "none"
-    if isinstance(value, list | tuple):
-        return ", ".join(map(_plain, value))
-    return str(value)

@@ -1,8 +1,7 @@
 """What a user holds: weights, process and codec in one."""
 
-import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +13,16 @@ from glauber.chain import run_chain
 from glauber.codec import ImageCodec, codec_from_dict
 from glauber.conditional import Classifier, Conditional, Denoiser, StepLaw, Transformer, TransformerConfig
 from glauber.evaluate import Bound, bound
+from glauber.objective import OBJECTIVES
 from glauber.process import NoiseLaw, Process, Schedule
+from glauber.storage import read_model, write_model
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 FORMAT = 1
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
-BUNDLED = Path(__file__).parent / "bundled"
+KEYS = ("format", "network", "schedule", "codec", "objective", "sampling", "about")
+SAMPLING = ("kernel", "skip", "labels", "clamp_rule", "temperature", "top_p", "top_k", "ban", "truncate")
 
 
 class Model(nn.Module):
@@ -51,11 +52,16 @@ class Model(nn.Module):
             )
         if codec is not None and (codec.vocab, codec.grid[0] * codec.grid[1]) != (shape.vocab, shape.length):
             raise ValueError(f"the codec's {codec.vocab} codes on a grid of {codec.grid} do not fit the network")
+        if objective not in OBJECTIVES:
+            raise ValueError(f"the objective is one of {', '.join(OBJECTIVES)}, not {objective!r}")
+        if unknown := set(sampling or ()) - set(SAMPLING):
+            raise ValueError(f"unknown sampling options {', '.join(sorted(unknown))}; there are {', '.join(SAMPLING)}")
         self.network, self._process, self.codec = network, process, codec
         self.objective, self.sampling, self.about = objective, dict(sampling or {}), dict(about or {})
+        # The buffers are the law's and the codec's own tensors, so that loading into them loads those, bit for bit.
         self.register_buffer("noise", process.noise.probs)
-        for name, tensor in codec.tensors().items() if codec is not None else ():
-            self.register_buffer(f"codec_{name}", tensor)
+        for name, tensor in self._codec_tensors().items():
+            self.register_buffer(name, tensor)
 
     @property
     def device(self) -> torch.device:
@@ -137,7 +143,7 @@ class Model(nn.Module):
         # A token is free when any pixel that it covers is.
         free = hole.reshape(rows, hole.shape[0] // rows, columns, hole.shape[1] // columns).any((1, 3)).flatten()
         tokens = codec.encode(pixels[None])[0]
-        filled = self.sample_tokens(num or 1, seed, clamp=(torch.from_numpy(~free), tokens), **options)
+        filled = self.sample_tokens(1 if num is None else num, seed, clamp=(torch.from_numpy(~free), tokens), **options)
         pictures = codec.decode(filled)
         pictures[:, ~hole] = pixels[~hole]
         images = self._as_images(pictures)
@@ -173,6 +179,9 @@ class Model(nn.Module):
             raise ImportError("images need pillow: pip install 'glauber[image]'") from error
         return [Image.fromarray(picture) for picture in pixels]
 
+    def _codec_tensors(self) -> dict[str, Tensor]:
+        return {} if self.codec is None else {f"codec_{name}": tensor for name, tensor in self.codec.tensors().items()}
+
     def config(self) -> dict[str, Any]:
         """All but the tensors, as it stands in config.json."""
         return {
@@ -188,31 +197,26 @@ class Model(nn.Module):
     @classmethod
     def from_config(cls, config: dict[str, Any], tensors: dict[str, Tensor]) -> "Model":
         """The model of a `config()` and all its tensors, by name."""
+        if config.get("format") != FORMAT:
+            raise ValueError(f"the model's format is {config.get('format')}; this version of glauber reads {FORMAT}")
+        _require_names("the config", config, KEYS)
+        codec_tensors = {k.removeprefix("codec_"): v for k, v in tensors.items() if k.startswith("codec_")}
         try:
-            if config["format"] != FORMAT:
-                raise ValueError(f"format {config['format']} is not the one this version of glauber reads ({FORMAT})")
             network = Transformer(TransformerConfig(**config["network"]))
             process = Process(Schedule.round_robin(**config["schedule"]), NoiseLaw(_pick(tensors, "noise")))
-            codec_tensors = {k.removeprefix("codec_"): v for k, v in tensors.items() if k.startswith("codec_")}
             codec = None if config["codec"] is None else codec_from_dict(config["codec"], codec_tensors)
             model = cls(network, process, codec, config["objective"], config["sampling"], config["about"])
         except (KeyError, TypeError) as error:
-            raise ValueError(f"the model's config or weights do not fit this version of glauber: {error}") from error
+            raise ValueError(f"the model's config does not fit this version of glauber: {error}") from error
         _load_strictly(model, tensors)
         return model
 
     def save(self, folder: str | os.PathLike[str], overwrite: bool = False) -> Path:
         """Write config.json and model.safetensors, the layout of huggingface_hub's PyTorchModelHubMixin."""
-        from safetensors.torch import save
-
-        folder = Path(folder)
-        if not overwrite and any((folder / name).exists() for name in (CONFIG, WEIGHTS)):
-            raise ValueError(f"{folder} holds a model already; choose another folder, or pass overwrite=True")
-        folder.mkdir(parents=True, exist_ok=True)
-        tensors = {name: tensor.contiguous().cpu() for name, tensor in self.state_dict().items()}
-        _write(folder / WEIGHTS, save(tensors, metadata={"format": "pt"}))
-        _write(folder / CONFIG, (json.dumps(self.config(), indent=2) + "\n").encode())
-        return folder
+        # The law and the codec as they were given: a network cast to bfloat16 must not round them.
+        exact = {"noise": self._process.noise.probs, **self._codec_tensors()}
+        write_model(Path(folder), self.config(), self.state_dict() | exact, overwrite)
+        return Path(folder)
 
     def push_to_hub(self, repo_id: str, private: bool = False) -> None:
         """Upload to the Hugging Face hub as the logged-in user; `glauber.load(repo_id)` brings it back."""
@@ -229,47 +233,7 @@ class Model(nn.Module):
 
 def load(name: str | os.PathLike[str], device: torch.device | str = "cpu") -> Model:
     """A model by its folder, its bundled name, or its id on the Hugging Face hub ("owner/name")."""
-    folder = _find(name)
-    config, tensors = _read_config(folder / CONFIG), _read_weights(folder / WEIGHTS)
-    return Model.from_config(config, tensors).to(device).eval()
-
-
-def _find(name: str | os.PathLike[str]) -> Path:
-    if isinstance(name, str) and (BUNDLED / name / CONFIG).is_file():
-        return BUNDLED / name
-    folder = Path(name)
-    if folder.is_dir():
-        if not (folder / CONFIG).is_file():
-            raise ValueError(f"{folder} is not a model: it has no {CONFIG}")
-        return folder
-    if folder.exists() or str(name).count("/") != 1:
-        raise ValueError(f"no model {str(name)!r}: give a folder that holds {CONFIG} and {WEIGHTS}, or a hub id owner/name")
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(snapshot_download(str(name), allow_patterns=[CONFIG, WEIGHTS]))
-    except Exception as error:  # the hub client has many kinds of failure, all of them the same to the user
-        raise ValueError(f"no folder {str(name)!r} here, and the hub did not give a model of that id") from error
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    try:
-        config = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path} cannot be read as JSON; the model is damaged, get it again") from error
-    if not isinstance(config, dict):
-        raise ValueError(f"{path} is not a model's config")
-    return config
-
-
-def _read_weights(path: Path) -> dict[str, Tensor]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        return load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise ValueError(f"{path} is missing, cut short or not a safetensors file; get it again") from error
+    return Model.from_config(*read_model(name)).to(device).eval()
 
 
 def _pick(tensors: dict[str, Tensor], name: str) -> Tensor:
@@ -281,9 +245,7 @@ def _pick(tensors: dict[str, Tensor], name: str) -> Tensor:
 def _load_strictly(model: Model, tensors: dict[str, Tensor]) -> None:
     """Every tensor must be there, with its shape, and no other: nothing stays at its random start."""
     own = model.state_dict()
-    missing, unknown = sorted(own.keys() - tensors.keys()), sorted(tensors.keys() - own.keys())
-    if missing or unknown:
-        raise ValueError(f"the weights do not fit the config: missing {_few(missing)}, unknown {_few(unknown)}")
+    _require_names("the weights file", tensors, own)
     for name, tensor in own.items():
         if tensor.shape != tensors[name].shape:
             raise ValueError(
@@ -292,15 +254,11 @@ def _load_strictly(model: Model, tensors: dict[str, Tensor]) -> None:
     model.load_state_dict(tensors)
 
 
+def _require_names(what: str, found: Iterable[str], wanted: Iterable[str]) -> None:
+    missing, unknown = sorted(set(wanted) - set(found)), sorted(set(found) - set(wanted))
+    if missing or unknown:
+        raise ValueError(f"{what} does not fit: missing {_few(missing)}; unknown {_few(unknown)}")
+
+
 def _few(names: Sequence[str]) -> str:
     return "none" if not names else ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
-def _write(path: Path, content: bytes) -> None:
-    """All or nothing: to a temporary name, synced, renamed."""
-    temporary = path.with_name(path.name + ".tmp")
-    with open(temporary, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)

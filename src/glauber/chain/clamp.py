@@ -24,6 +24,8 @@ def clamped_sites(clamp: Clamp | None, process: Process, rows: int) -> tuple[Ten
         for site, token in clamp.items():
             if not 0 <= site < L:
                 raise ValueError(f"clamped site {site} is outside the sequence 0..{L - 1}")
+            if int(token) != token:
+                raise ValueError(f"the token clamped at site {site} must be a whole number, not {token}")
             given[:, site], tokens[:, site] = True, token
     else:
         mask, values = (torch.as_tensor(part).to(device) for part in clamp)

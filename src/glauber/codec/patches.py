@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glauber.codec.protocol import check_images
+from glauber.codec.protocol import check_images, check_tokens
 
 
 class PatchCodec:
@@ -21,8 +21,8 @@ class PatchCodec:
     kind: ClassVar[str] = "patches"
 
     def __init__(self, centres: Tensor, patch: int, shape: tuple[int, ...]):
-        if patch < 1 or any(side % patch for side in shape[:2]):
-            raise ValueError(f"patches of side {patch} do not tile an image of {shape[0]}×{shape[1]}")
+        if len(shape) not in (2, 3) or patch < 1 or any(side % patch for side in shape[:2]):
+            raise ValueError(f"patches of side {patch} do not tile an image of {'×'.join(map(str, shape))}")
         if centres.dim() != 2 or centres.shape[1] != patch * patch * (shape[2] if len(shape) == 3 else 1):
             raise ValueError(f"the centres have shape {tuple(centres.shape)}, which does not fit patches of side {patch}")
         self.centres, self.patch, self.shape = centres.float().contiguous(), patch, tuple(shape)
@@ -46,19 +46,20 @@ class PatchCodec:
 
     def encode(self, images: np.ndarray) -> Tensor:
         squares = self._cut(check_images(images, self.shape))
-        return torch.cdist(squares, self.centres).argmin(-1).view(len(images), -1)
+        return torch.cdist(squares, self.centres).argmin(-1).view(len(images), self.grid[0] * self.grid[1])
 
     def decode(self, tokens: Tensor) -> np.ndarray:
         (rows, columns), p = self.grid, self.patch
-        squares = self.centres[tokens.cpu()].clamp(0, 255).round().to(torch.uint8)
-        squares = squares.view(-1, rows, columns, p, p, *self.shape[2:])
-        return squares.transpose(2, 3).reshape(-1, *self.shape).numpy()
+        tokens = check_tokens(tokens, self.vocab, rows * columns)
+        squares = self.centres[tokens].clamp(0, 255).round().to(torch.uint8)
+        squares = squares.view(len(tokens), rows, columns, p, p, *self.shape[2:])
+        return squares.transpose(2, 3).reshape(len(tokens), *self.shape).numpy()
 
     def _cut(self, images: np.ndarray) -> Tensor:
         """(N, H, W, ...) → (N · rows · columns, patch · patch · channels), row by row."""
         (rows, columns), p = self.grid, self.patch
-        squares = torch.from_numpy(images).float().view(-1, rows, p, columns, p, *self.shape[2:])
-        return squares.transpose(2, 3).reshape(-1, _area(p, self.shape))
+        squares = torch.from_numpy(images).float().view(len(images), rows, p, columns, p, *self.shape[2:])
+        return squares.transpose(2, 3).reshape(len(images) * rows * columns, _area(p, self.shape))
 
     def to_dict(self) -> dict[str, Any]:
         return {"kind": self.kind, "shape": list(self.shape), "patch": self.patch}

@@ -24,10 +24,17 @@ class ImageCodec(Protocol):
 
 
 def check_images(images: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Refuse anything but uint8 (N, *shape)."""
-    images = np.asarray(images)
-    if images.dtype != np.uint8 or images.shape[1:] != shape:
-        raise ValueError(
-            f"expected uint8 images of shape (number, {', '.join(map(str, shape))}), got {images.dtype} {images.shape}"
-        )
-    return images
+    """A contiguous copy of uint8 images (N, *shape); anything else is refused."""
+    if len(shape) not in (2, 3) or images.dtype != np.uint8 or images.shape[1:] != shape:
+        wanted = ", ".join(map(str, shape)) if len(shape) in (2, 3) else "height, width"
+        raise ValueError(f"expected uint8 images of shape (number, {wanted}), got {images.dtype} {images.shape}")
+    return np.array(images, order="C")
+
+
+def check_tokens(tokens: Tensor, vocab: int, length: int) -> Tensor:
+    """Tokens (N, length) of 0..vocab-1, on the CPU; anything else is refused."""
+    if tokens.dim() != 2 or tokens.shape[1] != length:
+        raise ValueError(f"expected tokens of shape (number, {length}), got {tuple(tokens.shape)}")
+    if tokens.numel() and (int(tokens.min()) < 0 or int(tokens.max()) >= vocab):
+        raise ValueError(f"tokens must lie in 0..{vocab - 1}; these span {int(tokens.min())}..{int(tokens.max())}")
+    return tokens.cpu()

@@ -47,8 +47,8 @@ class TransformerConfig:
             raise ValueError(f"conditioning is 'survival' or 'time', not {self.conditioning!r}")
         if self.grid is not None:
             object.__setattr__(self, "grid", tuple(self.grid))
-            if math.prod(self.grid) != self.length:
-                raise ValueError(f"a grid of {self.grid[0]}×{self.grid[1]} does not hold {self.length} sites")
+            if len(self.grid) != 2 or math.prod(self.grid) != self.length:
+                raise ValueError(f"a grid of {'×'.join(map(str, self.grid))} does not hold {self.length} sites")
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

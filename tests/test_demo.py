@@ -1,0 +1,47 @@
+"""The demo, short in the ordinary tests and whole in the slow ones."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import glauber
+from glauber.data import load_digits
+from glauber.demo import run_demo
+
+
+def test_a_short_demo_writes_all_that_it_promises(tmp_path: Path):
+    summary = run_demo(tmp_path / "demo", steps=20)
+    written = {path.name for path in (tmp_path / "demo").iterdir()}
+    assert written == {"samples.png", "chain.gif", "infill.png", "loss.png", "summary.json", "model"}
+    assert json.loads((tmp_path / "demo" / "summary.json").read_text()) == summary
+    keys = {"confidence_samples", "confidence_real", "classes", "calls", "steps", "seconds", "loss_before", "loss_after"}
+    assert keys <= summary.keys()
+    # The chain is exact about its calls: survival falls 1, ¾, ½, ¼ over four visits of 16 sites.
+    assert summary["steps"] == 64
+    assert abs(summary["calls"] - 40) < 1
+    with Image.open(tmp_path / "demo" / "chain.gif") as gif:
+        assert gif.n_frames > summary["steps"] / 2  # equal states are merged
+    model = glauber.load(tmp_path / "demo" / "model")
+    assert model.sample(1, seed=0)[0].size == (8, 8)
+
+
+def test_the_digits_are_split_into_parts_that_do_not_overlap():
+    digits = load_digits()
+    assert (len(digits.train), len(digits.held_out)) == (1500, 297)
+    assert digits.train.dtype == np.uint8
+    assert digits.train.max() == 255
+    again = load_digits()
+    assert np.array_equal(digits.train, again.train)
+    seen = {image.tobytes() for image in digits.train}
+    assert not any(image.tobytes() in seen for image in digits.held_out)
+
+
+@pytest.mark.slow
+def test_the_demos_digits_convince_a_classifier(tmp_path: Path):
+    summary = run_demo(tmp_path / "demo")
+    assert summary["confidence_samples"] >= 0.8 * summary["confidence_real"]
+    assert summary["classes"] == 10
+    assert summary["confidence_noise"] < summary["confidence_samples"] - 0.1

@@ -1,0 +1,149 @@
+"""What importing glauber brings in, and which of its folders may import which."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import glauber
+
+SOURCE = Path(glauber.__file__).parent
+
+OTHERS = [
+    *["tqdm", "typer", "safetensors", "huggingface_hub", "tokenizers", "sklearn", "PIL", "matplotlib", "scipy"],
+    *["transformers", "datasets", "diffusers", "torchmetrics", "tensorboard", "click", "rich"],
+]
+
+BLOCKED = f"""
+import sys
+
+class Wall:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {OTHERS!r}:
+            raise ImportError(name + " is blocked")
+
+sys.meta_path.insert(0, Wall())
+for name in {OTHERS!r}:
+    try:
+        __import__(name)
+    except ImportError:
+        continue
+    raise SystemExit("the wall has a hole: " + name)
+
+import torch
+import glauber
+
+law = glauber.NoiseLaw.uniform(2)
+process = glauber.Process(glauber.Schedule.round_robin(3, 6, "linear"), law)
+both = torch.zeros(2, 2, 2, dtype=torch.float64)
+both[0, 0, 0] = both[1, 1, 1] = 0.5
+x = glauber.run_chain(glauber.Oracle(both, law), process, 50, generator=torch.Generator().manual_seed(0))
+assert (x == x[:, :1]).all()
+network = glauber.Transformer(glauber.TransformerConfig(2, 3, width=8, layers=1, heads=2))
+print(len(glauber.Model(network, process).sample(4, seed=0)), "samples")
+"""
+
+OPEN = """
+import sys
+import numpy, torch
+
+before = set(sys.modules)
+import glauber
+
+new = {name.partition(".")[0] for name in set(sys.modules) - before}
+print(*sorted(new - set(sys.stdlib_module_names)))
+"""
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_glauber_imports_and_runs_a_chain_where_only_torch_and_numpy_can_be_imported():
+    assert run(BLOCKED) == "4 samples"
+
+
+def test_importing_glauber_after_torch_and_numpy_brings_in_nothing_but_the_standard_library():
+    new = set(run(OPEN).split())
+    assert not new & set(OTHERS)
+    assert new == {"glauber"}
+
+
+ALLOWED: dict[str, set[str]] = {
+    "process": set(),
+    "codec": set(),
+    "conditional": {"process"},
+    "objective": {"process", "conditional"},
+    "chain": {"process", "conditional"},
+    "data": {"codec"},
+    "baseline": {"process", "conditional", "objective", "chain"},
+    "evaluate": {"process", "conditional", "objective", "chain", "codec", "data", "baseline"},
+    "train": {"process", "conditional", "objective", "chain", "codec", "data", "evaluate", "baseline"},
+}
+"""Which folder may import which others; see the shape of the code in the design."""
+
+
+def imports(code: str, package: str) -> set[str]:
+    """The parts of glauber that a module of `package` (such as "glauber.chain") imports: "chain", or "" for the top."""
+    found = set()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            names = [f"{module}.{alias.name}" for alias in node.names] if module == "glauber" else [module]
+        else:
+            continue
+        for name in names:
+            top, _, rest = name.partition(".")
+            if top == "glauber":
+                part = rest.partition(".")[0]
+                found.add(part if part in ALLOWED else "")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("code", "wanted"),
+    [
+        ("import torch", set()),
+        ("import glauber", {""}),
+        ("from glauber import Model", {""}),
+        ("import glauber.model", {""}),
+        ("from glauber.model import load", {""}),
+        ("from glauber import train", {"train"}),
+        ("from glauber.process import Process", {"process"}),
+        ("import glauber.process.draws as d", {"process"}),
+        ("from ..process.draws import uniform", {"process"}),
+        ("from .. import codec", {"codec"}),
+        ("from . import kernels", {"chain"}),
+        ("from .kernels import step", {"chain"}),
+        ("def f():\n    from glauber.train import loop", {"train"}),
+        ("if TYPE_CHECKING:\n    from glauber.objective import dense", {"objective"}),
+    ],
+)
+def test_the_reader_of_imports_sees_all_of_them(code, wanted):
+    assert imports(code, "glauber.chain") == wanted
+
+
+def modules() -> list[str]:
+    """Those in folders; the files at the top, such as model.py, may import anything, and no folder may import them."""
+    return sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*/*.py"))
+
+
+@pytest.mark.parametrize("module", modules())
+def test_a_module_imports_only_what_the_design_allows(module):
+    folder = module.partition("/")[0]
+    assert folder in ALLOWED, f"the folder {folder} has no place in the design"
+    package = ".".join(["glauber", *module.split("/")[:-1]])
+    extra = imports((SOURCE / module).read_text(encoding="utf-8"), package) - ALLOWED[folder] - {folder}
+    assert not extra, f"{module} may not import {sorted(part or 'the top of glauber' for part in extra)}"
+
+
+def test_the_network_file_knows_nothing_of_ours():
+    code = (SOURCE / "conditional" / "transformer.py").read_text(encoding="utf-8")
+    assert imports(code, "glauber.conditional") == set()
