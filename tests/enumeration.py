@@ -127,6 +127,17 @@ class World:
             return ratio(self.same_off[self.sites[t]] * self.laws[t])
         return ratio(self.laws[t] * self.forward(t).T)
 
+    def block_back(self, kernel, t, block):
+        """The step that undoes t..t+block-1 at once: each site drawn on its own, from what the sites outside the block tell."""
+        sites, S = self.sites[t : t + block], self.survival(t)
+        outside = [j for j in range(self.L) if j not in sites]
+        matrix = (self.states[:, None, outside] == self.states[None, :, outside]).all(2).astype(float)
+        for place, i in enumerate(sites):
+            c = self.clean(t, i, together=[j for j in sites if j != i])
+            laws = [site_law(kernel, c[n], S[i], self.keep[t + place], self.pi, x[i]) for n, x in enumerate(self.states)]
+            matrix *= np.array(laws)[:, self.states[:, i]]
+        return matrix
+
     def reverse(self, kernel, law, since=None, held=()):
         """The law of the chain at t = 0, begun with `law` at time `since`; the `held` sites are left as they are."""
         for t in reversed(range(self.T if since is None else since)):

@@ -9,7 +9,7 @@ import torch
 from driving import driven, driver_step, exact_classifier, package
 from enumeration import HEAT_BATH, KERNELS, REVERSAL, World, chi_square, common_part, index, random_law, site_law, tv
 
-from glauber import Classifier, Counted, Process, Schedule, run_chain
+from glauber import Classifier, Counted, NoiseLaw, Oracle, Process, Schedule, run_chain
 
 FALSE_ALARM = 1e-6  # of each chi-square test, over all seeds; the seeds are fixed
 EXACT = 1e-9
@@ -122,20 +122,6 @@ def test_theorem_1_the_classifier_chain_from_noise_is_within_delta_of_P_star(kee
     np.testing.assert_allclose(law, world.reverse(HEAT_BATH, world.noise), atol=EXACT)
 
 
-def block_step(world, t, block, kernel):
-    """The step that draws the sites of a block independently, each from what the sites outside the block tell."""
-    sites, S = world.sites[t : t + block], world.survival(t)
-    matrix = np.ones((world.N, world.N))
-    for place, i in enumerate(sites):
-        c = world.clean(t, i, together=[j for j in sites if j != i])
-        laws = np.array(
-            [site_law(kernel, c[n], S[i], world.keep[t + place], world.pi, x[i]) for n, x in enumerate(world.states)]
-        )
-        matrix *= laws[:, world.states[:, i]]
-    outside = [j for j in range(world.L) if j not in sites]
-    return matrix * (world.states[:, None, outside] == world.states[None, :, outside]).all(2)
-
-
 @pytest.mark.parametrize("block", [2, 4])
 @EVERY_KERNEL
 @EVERY_SKIP
@@ -150,7 +136,7 @@ def test_a_block_above_1_is_not_exact(block, kernel, skip):
         law = world.laws[-1]
         for t in reversed(process.schedule.times):
             step = driver_step(world, process, oracle, t, kernel, skip=skip)
-            np.testing.assert_allclose(step, block_step(world, t, block, kernel), atol=1e-11)
+            np.testing.assert_allclose(step, world.block_back(kernel, t, block), atol=1e-11)
             law = law @ step
         gap = tv(law, world.table)
         assert gap < EXACT if exact else gap > 0.01
@@ -215,7 +201,7 @@ def test_sampled_block_chains_follow_the_exact_law(kernel):
     process, oracle = package(world, block=2)
     law = world.noise
     for t in reversed(process.schedule.times):
-        law = law @ block_step(world, t, 2, kernel)
+        law = law @ world.block_back(kernel, t, 2)
     x = run_chain(oracle, process, 20_000, kernel=kernel, generator=generator())
     assert chi_square(histogram(x, 2), law) > FALSE_ALARM
 
@@ -422,3 +408,11 @@ def test_any_conditional_and_any_schedule_of_the_same_length_run_together():
         assert counted.calls == steps // block
         if block == 1:
             assert chi_square(histogram(x, 3), HALF.table) > FALSE_ALARM
+
+
+def test_a_conditional_of_another_vocabulary_is_refused():
+    process = Process(Schedule.round_robin(3, 6, last_keep=0.0), NoiseLaw.uniform(3))
+    wider = Oracle(torch.full((4, 4, 4), 1 / 64, dtype=torch.float64), NoiseLaw.uniform(4))
+    for labels in (False, True):
+        with pytest.raises(ValueError, match=r"where .* was due"):
+            run_chain(wider, process, 4, labels=labels)

@@ -58,10 +58,9 @@ class Model(nn.Module):
             raise ValueError(f"unknown sampling options {', '.join(sorted(unknown))}; there are {', '.join(SAMPLING)}")
         self.network, self._process, self.codec = network, process, codec
         self.objective, self.sampling, self.about = objective, dict(sampling or {}), dict(about or {})
-        # The buffers are the law's and the codec's own tensors, so that loading into them loads those, bit for bit.
-        self.register_buffer("noise", process.noise.probs)
-        for name, tensor in self._codec_tensors().items():
-            self.register_buffer(name, tensor)
+        for name, tensor in self._exact_tensors().items():
+            self.register_buffer(name, tensor.clone())
+        self.register_load_state_dict_post_hook(lambda module, _: module._adopt_buffers())  # type: ignore[no-untyped-call]
 
     @property
     def device(self) -> torch.device:
@@ -179,8 +178,24 @@ class Model(nn.Module):
             raise ImportError("images need pillow: pip install 'glauber[image]'") from error
         return [Image.fromarray(picture) for picture in pixels]
 
-    def _codec_tensors(self) -> dict[str, Tensor]:
-        return {} if self.codec is None else {f"codec_{name}": tensor for name, tensor in self.codec.tensors().items()}
+    def _exact_tensors(self) -> dict[str, Tensor]:
+        """The noise law and the codec as saved beside the weights."""
+        codec = {} if self.codec is None else self.codec.tensors()
+        return {"noise": self._process.noise.probs, **{f"codec_{name}": tensor for name, tensor in codec.items()}}
+
+    def _adopt_buffers(self) -> None:
+        """Loading puts tensors into the buffers; the law and the codec are made anew from them."""
+        loaded = {name: buffer.detach().cpu().clone() for name, buffer in self.named_buffers(recurse=False)}
+        self._process = Process(self._process.schedule, NoiseLaw(loaded["noise"]))
+        if self.codec is not None:
+            self.codec = codec_from_dict(self.codec.to_dict(), _codec_part(loaded))
+
+    def _apply(self, fn: Any, recurse: bool = True) -> "Model":
+        """Move or cast: the network only is cast, the law and the codec stay exact."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name, tensor in self._exact_tensors().items():
+            setattr(self, name, tensor.to(self.device))
+        return self
 
     def config(self) -> dict[str, Any]:
         """All but the tensors, as it stands in config.json."""
@@ -200,11 +215,13 @@ class Model(nn.Module):
         if config.get("format") != FORMAT:
             raise ValueError(f"the model's format is {config.get('format')}; this version of glauber reads {FORMAT}")
         _require_names("the config", config, KEYS)
-        codec_tensors = {k.removeprefix("codec_"): v for k, v in tensors.items() if k.startswith("codec_")}
+        if not isinstance(config["about"], dict) or not isinstance(config["sampling"], dict):
+            raise ValueError("the config's 'about' and 'sampling' must be tables")
         try:
-            network = Transformer(TransformerConfig(**config["network"]))
+            with torch.random.fork_rng(devices=[]):  # the first weights are overwritten; the caller's draws stay as they were
+                network = Transformer(TransformerConfig(**config["network"]))
             process = Process(Schedule.round_robin(**config["schedule"]), NoiseLaw(_pick(tensors, "noise")))
-            codec = None if config["codec"] is None else codec_from_dict(config["codec"], codec_tensors)
+            codec = None if config["codec"] is None else codec_from_dict(config["codec"], _codec_part(tensors))
             model = cls(network, process, codec, config["objective"], config["sampling"], config["about"])
         except (KeyError, TypeError) as error:
             raise ValueError(f"the model's config does not fit this version of glauber: {error}") from error
@@ -213,9 +230,7 @@ class Model(nn.Module):
 
     def save(self, folder: str | os.PathLike[str], overwrite: bool = False) -> Path:
         """Write config.json and model.safetensors, the layout of huggingface_hub's PyTorchModelHubMixin."""
-        # The law and the codec as they were given: a network cast to bfloat16 must not round them.
-        exact = {"noise": self._process.noise.probs, **self._codec_tensors()}
-        write_model(Path(folder), self.config(), self.state_dict() | exact, overwrite)
+        write_model(Path(folder), self.config(), self.state_dict(), overwrite)
         return Path(folder)
 
     def push_to_hub(self, repo_id: str, private: bool = False) -> None:
@@ -242,8 +257,12 @@ def _pick(tensors: dict[str, Tensor], name: str) -> Tensor:
     return tensors[name]
 
 
+def _codec_part(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix("codec_"): tensor for name, tensor in tensors.items() if name.startswith("codec_")}
+
+
 def _load_strictly(model: Model, tensors: dict[str, Tensor]) -> None:
-    """Every tensor must be there, with its shape, and no other: nothing stays at its random start."""
+    """Every tensor must be there, a float of its shape, and no other: nothing stays at its random start."""
     own = model.state_dict()
     _require_names("the weights file", tensors, own)
     for name, tensor in own.items():

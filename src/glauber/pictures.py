@@ -14,13 +14,14 @@ def ink_on_paper(images: np.ndarray) -> np.ndarray:
     return np.repeat(255 - images[..., None], 3, axis=-1)
 
 
-def grid(images: np.ndarray, columns: int, scale: int, gap: int = 1) -> Image.Image:
-    """Colour images (N, H, W, 3) in rows, enlarged smoothly, with white between them."""
+def grid(images: np.ndarray, columns: int, scale: int, smooth: bool = True) -> Image.Image:
+    """Colour images (N, H, W, 3) in rows, enlarged, with white between them."""
     number, height, width, _ = images.shape
-    across, down, gap = width * scale + gap * scale, height * scale + gap * scale, gap * scale
+    how, gap = Image.Resampling.BICUBIC if smooth else Image.Resampling.NEAREST, scale
+    across, down = width * scale + gap, height * scale + gap
     sheet = Image.new("RGB", (columns * across + gap, -(-number // columns) * down + gap), PAPER)
     for k, image in enumerate(images):
-        large = Image.fromarray(image).resize((width * scale, height * scale), Image.Resampling.BICUBIC)
+        large = Image.fromarray(image).resize((width * scale, height * scale), how)
         sheet.paste(large, (gap + (k % columns) * across, gap + (k // columns) * down))
     return sheet
 

@@ -121,18 +121,26 @@ class _Chain:
         """(rows, b, V) weights of the new tokens, given that the coin asked for the network."""
         pi = self.process.noise.probs
         done = 1 - (t + self.process.schedule.block) / self.process.schedule.steps
+        log_law = self._ask(query)
         if isinstance(self.conditional, StepLaw):
-            return kernels.step(self.truncation(self.conditional.step_law(*query), done), now, odds)
-        log_clean = self.conditional(*query).double()
+            return kernels.step(self.truncation(log_law, done), now, odds)
         if self._on_mixture:
-            log_p = kernels.mixture(log_clean.exp(), S, pi).log()
+            log_p = kernels.mixture(log_law.exp(), S, pi).log()
             return kernels.step(self.truncation(log_p, done), now, odds)
-        clean = self.truncation(log_clean, done)
+        clean = self.truncation(log_law, done)
         if self.labels:
             return clean
         if self._may_skip:
             return kernels.residual(clean, S, now, odds, pi)
         return kernels.step(kernels.mixture(clean, S, pi), now, odds)
+
+    def _ask(self, query: tuple[Tensor, Tensor, Tensor, Tensor]) -> Tensor:
+        """The conditional's answer, (rows, b, V) in float64."""
+        knows = self.conditional.step_law if isinstance(self.conditional, StepLaw) else self.conditional
+        answer, due = knows(*query).double(), (*query[3].shape, self.process.vocab)
+        if answer.shape != due:
+            raise ValueError(f"the conditional answered with shape {tuple(answer.shape)} where {due} was due")
+        return answer
 
     def _told(self, x: Tensor, survival: Tensor) -> Tensor:
         """(B, L) the survival that the network is told of each site."""

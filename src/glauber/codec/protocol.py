@@ -25,6 +25,7 @@ class ImageCodec(Protocol):
 
 def check_images(images: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """A contiguous copy of uint8 images (N, *shape); anything else is refused."""
+    images = np.asarray(images)
     if len(shape) not in (2, 3) or images.dtype != np.uint8 or images.shape[1:] != shape:
         wanted = ", ".join(map(str, shape)) if len(shape) in (2, 3) else "height, width"
         raise ValueError(f"expected uint8 images of shape (number, {wanted}), got {images.dtype} {images.shape}")

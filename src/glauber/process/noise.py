@@ -20,9 +20,11 @@ class NoiseLaw:
         probs = torch.as_tensor(self.probs, dtype=torch.float64).detach()
         if probs.dim() != 1 or len(probs) < 2:
             raise ValueError("a noise law is a vector of at least two probabilities, one per token")
-        if not bool(torch.isfinite(probs).all()) or bool((probs < 0).any()) or abs(probs.sum().item() - 1) > 1e-6:
+        total = probs.sum().item()
+        if not bool(torch.isfinite(probs).all()) or bool((probs < 0).any()) or abs(total - 1) > 1e-6:
             raise ValueError("the probabilities of a noise law must be at least 0 and sum to 1")
-        object.__setattr__(self, "probs", probs / probs.sum())
+        # A law that is exact but for rounding stays as it is to the bit, however often it is saved, loaded or moved.
+        object.__setattr__(self, "probs", probs if abs(total - 1) < 1e-12 else probs / total)
 
     @classmethod
     def uniform(cls, vocab: int) -> "NoiseLaw":

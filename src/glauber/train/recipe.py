@@ -89,7 +89,7 @@ def digits() -> Recipe:
         tokens="64 k-means codes of 2×2 patches",
         network=TransformerConfig(vocab=64, length=16, width=96, layers=3, heads=4, grid=(4, 4), absolute=True),
         process=ProcessSpec(steps=4 * 16, keep="linear"),
-        train=TrainSpec(steps=3000, batch=64, rate=2e-3, warmup=100, weight_decay=0.01, clip=1.0, ema=0.998),
+        train=TrainSpec(steps=2500, batch=64, rate=2e-3, warmup=100, weight_decay=0.01, clip=1.0, ema=0.998),
     )
 
 

@@ -1,0 +1,36 @@
+"""The README's Python runs as printed, and what it and the docs point to is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from glauber.demo import run_demo
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+
+
+def test_the_readmes_python_runs_as_printed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    run_demo(tmp_path / "demo", steps=5)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert len(blocks) >= 3
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), {})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_file_that_a_page_links_to_exists(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        assert target.startswith("http") or (page.parent / target).exists(), target
+
+
+def test_every_test_that_the_theory_names_exists():
+    written = "".join(path.read_text() for path in (ROOT / "tests").glob("test_*.py"))
+    named = re.findall(r"`(test_\w+?)(_?…)?`", (ROOT / "docs" / "theory.md").read_text())
+    assert len(named) > 20
+    for name, _ in named:
+        assert f"def {name}" in written, name
