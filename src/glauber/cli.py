@@ -1,6 +1,8 @@
 """The command line. Thin: it reads arguments, calls the library, prints."""
 
 import json
+import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -198,6 +200,11 @@ def _print_sample(result: dict[str, Any], as_json: bool) -> None:
             print(*row)
 
 
+def _command() -> str:
+    """How this program is called here: `make` keeps it out of the PATH."""
+    return "glauber" if shutil.which("glauber") else os.path.relpath(sys.argv[0])
+
+
 def _print_demo(summary: dict[str, Any], out: Path) -> None:
     lines = [
         ("loss, before → after", f"{summary['loss_before']:.2f} → {summary['loss_after']:.2f} nats per site"),
@@ -211,7 +218,7 @@ def _print_demo(summary: dict[str, Any], out: Path) -> None:
         ("time", f"{summary['seconds']:.0f} s"),
         ("pictures", ", ".join(("samples.png", "chain.gif", "infill.png", "loss.png"))),
         ("", f"in {out}; figures in {out / 'summary.json'}"),
-        ("try next", f"glauber sample {out / 'model'} -n 8 --out more"),
+        ("try next", f"{_command()} sample {out / 'model'} -n 8 --out more"),
     ]
     print()
     for name, text in lines:
