@@ -98,13 +98,9 @@ def chain_gif(model: Model, path: Path, seed: int, rows: int = 4, columns: int =
             top, left = (codec.patch * int(k) for k in divmod(int(schedule.site(t)), codec.grid[1]))
             square = images[:, top : top + codec.patch, left : left + codec.patch]
             square[:] = (0.55 * square + 0.45 * np.array(pictures.ACCENT)).astype(np.uint8)
-        done = 1 - t / schedule.steps
-        sheet = pictures.grid(images, columns, scale=8)
-        frames.append(pictures.with_caption(sheet, f"step {schedule.steps - t} of {schedule.steps}: one site at a time", done))
-        if t == 0:
-            frames.append(
-                pictures.with_caption(pictures.grid(pictures.ink_on_paper(codec.decode(x)), columns, scale=8), "done", 1)
-            )
+        caption = f"step {schedule.steps - t} of {schedule.steps}: one site at a time"
+        sheet = pictures.grid(images, columns, scale=8, smooth=False)
+        frames.append(pictures.with_caption(sheet, caption, done=1 - t / schedule.steps))
 
     model.sample_tokens(rows * columns, seed + 1, on_step=show)
     pictures.save_gif(frames, path)
