@@ -9,7 +9,7 @@ import torch
 from driving import driven, driver_step, exact_classifier, package
 from enumeration import HEAT_BATH, KERNELS, REVERSAL, World, chi_square, common_part, index, random_law, site_law, tv
 
-from glauber import Classifier, Counted, NoiseLaw, Oracle, Process, Schedule, run_chain
+from glauber import Classifier, Counted, NoiseLaw, Oracle, Process, Schedule, Truncation, run_chain
 
 FALSE_ALARM = 1e-6  # of each chi-square test, over all seeds; the seeds are fixed
 EXACT = 1e-9
@@ -416,3 +416,41 @@ def test_a_conditional_of_another_vocabulary_is_refused():
     for labels in (False, True):
         with pytest.raises(ValueError, match=r"where .* was due"):
             run_chain(wider, process, 4, labels=labels)
+
+
+@pytest.mark.parametrize("labels", [False, True])
+def test_a_clamped_site_of_a_block_is_evidence_for_the_others(labels):
+    table = torch.tensor([[0.5, 0.0], [0.0, 0.5]], dtype=torch.float64)
+    process = Process(Schedule.round_robin(2, 4, "linear", block=2), NoiseLaw.uniform(2))
+    for token in (0, 1):
+        x = run_chain(Oracle(table, process.noise), process, 50, clamp={0: token}, labels=labels)
+        assert (x == token).all()
+
+
+@pytest.mark.parametrize("labels", [False, True])
+@pytest.mark.parametrize("value", [float("nan"), -float("inf")])
+def test_an_answer_that_is_no_law_is_refused(labels, value):
+    process = Process(Schedule.round_robin(2, 4, "linear"), NoiseLaw.uniform(2))
+    with pytest.raises(ValueError, match="NaN, or left some site no token"):
+        run_chain(lambda x, t, s, sites: torch.full((*sites.shape, 2), value), process, 4, labels=labels)
+
+
+def test_a_schedule_that_does_not_visit_every_site_is_refused_from_noise():
+    process = Process(Schedule.round_robin(4, 2), NoiseLaw.uniform(2))
+    with pytest.raises(ValueError, match="visits only 2 of 4"):
+        run_chain(lambda x, t, s, sites: torch.zeros(*sites.shape, 2), process, 4)
+
+
+def test_a_classifier_of_another_process_is_refused():
+    one, other = (Process(Schedule.round_robin(3, steps), NoiseLaw.uniform(3)) for steps in (6, 12))
+    with pytest.raises(ValueError, match="another process"):
+        run_chain(Classifier(lambda x, t, s, sites: torch.zeros(*sites.shape, 3), one), other, 4)
+
+
+@pytest.mark.parametrize("parts", [2, 3, 5, 6, 7])
+def test_each_temperature_serves_an_equal_part_of_the_chain(parts):
+    log_law = torch.tensor([[[0.8, 0.2]]], dtype=torch.float64).log()
+    truncation = Truncation([float(k + 1) for k in range(parts)])
+    for done in range(3 * parts):
+        by_hand = torch.tensor([0.8, 0.2], dtype=torch.float64) ** (1 / (done // 3 + 1))
+        assert torch.allclose(truncation(log_law, done, 3 * parts)[0, 0], by_hand / by_hand.sum())

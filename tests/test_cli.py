@@ -69,7 +69,7 @@ def test_an_image_model_writes_one_file_per_sample(images, tmp_path):
     out = tmp_path / "new" / "folder"
     result = run("sample", images, "-n", 3, "--seed", 1, "--out", out, "--sweeps", 3, "--block", 4, "--order", "strided")
     assert result.returncode == 0, result.stderr
-    assert sorted(path.name for path in out.iterdir()) == ["0000.png", "0001.png", "0002.png"]
+    assert sorted(path.name for path in out.iterdir()) == ["0000.png", "0001.png", "0002.png", "sheet.png"]
     expected = glauber.load(images).sample(3, seed=1, sweeps=3, block=4, order="strided")
     for k, image in enumerate(expected):
         assert np.array_equal(np.asarray(Image.open(out / f"000{k}.png")), np.asarray(image))
@@ -100,10 +100,30 @@ def test_infill_leaves_the_given_pixels_alone(images, tmp_path):
         (["--order", "zigzag"], "unknown order"),
         (["--kernel", "cold"], "kernel is"),
         (["-n", "0"], "at least one sample"),
+        (["-n", "10000000000000"], "more memory than there is"),
+        (["--top-p", "abc"], "--top-p"),
+        (["--seed", "-1"], "--seed"),
+        (["--no-such-option"], "--help tells more"),
     ],
 )
 def test_a_mistake_in_sampling_is_one_sentence_and_exit_code_2(tokens, arguments, about):
     assert_refused(run("sample", tokens, *arguments), about)
+
+
+def test_a_missing_or_unknown_command_is_one_sentence_and_none_at_all_is_help():
+    assert_refused(run("sample"), "Missing argument 'MODEL'")
+    assert_refused(run("paint"), "No such command 'paint'")
+    assert run().returncode == 0
+    assert "Usage" in run().stdout
+
+
+def test_what_is_set_wins_over_the_models_own_options_and_what_is_not_set_does_not(tmp_path):
+    own = model(codec=False)
+    own.sampling = {"top_k": 1}
+    folder = own.save(tmp_path / "own")
+    greedy, free = (json.loads(run("sample", folder, "--seed", 0, "--json", *more).stdout) for more in ([], ["--top-k", 4]))
+    assert greedy["tokens"] == own.sample(4, seed=0, top_k=1)
+    assert free["tokens"] == own.sample(4, seed=0, top_k=4) != greedy["tokens"]
 
 
 def test_nothing_is_overwritten_without_being_told_to(images, tmp_path):

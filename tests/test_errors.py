@@ -166,13 +166,13 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     "temperature infinite": (lambda: chain(temperature=INF), "temperature"),
     "one temperature of several NaN": (lambda: chain(temperature=(1.0, NAN)), "temperature must be above 0"),
     "no temperature": (lambda: chain(temperature=()), "temperature"),
-    "top-k 0": (lambda: chain(top_k=0), "top-k must be at least 1, not 0"),
-    "top-k negative": (lambda: chain(top_k=-3), "top-k must be at least 1"),
+    "top-k 0": (lambda: chain(top_k=0), "top-k must be a whole number of at least 1, not 0"),
+    "top-k negative": (lambda: chain(top_k=-3), "top-k must be a whole number of at least 1"),
     "every token banned": (lambda: chain(ban=range(V)), "every token is banned"),
-    "banned token too large": (lambda: chain(ban=[V]), r"banned tokens must lie in 0\.\.2"),
-    "banned token negative": (lambda: chain(ban=[-1]), r"banned tokens must lie in 0\.\.2"),
+    "banned token too large": (lambda: chain(ban=[V]), r"banned tokens must be whole numbers in 0\.\.2"),
+    "banned token negative": (lambda: chain(ban=[-1]), r"banned tokens must be whole numbers in 0\.\.2"),
     "every possible token banned": (
-        lambda: Truncation(ban=[0])(torch.tensor([[0.0, -INF, -INF]]), 0.0),
+        lambda: Truncation(ban=[0])(torch.tensor([[0.0, -INF, -INF]]), 0, 1),
         "no possible token",
     ),
     # names

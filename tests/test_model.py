@@ -86,7 +86,7 @@ def assert_same(one: Model, other: Model) -> None:
 
 
 def without_codec() -> Model:
-    process = Process(Schedule.round_robin(6, 9, "linear", order="right", block=3), NoiseLaw.uniform(5))
+    process = Process(Schedule.round_robin(6, 12, "linear", order="right", block=3), NoiseLaw.uniform(5))
     return Model(network(5, 6, grid=None), process)
 
 
@@ -461,9 +461,9 @@ def test_parts_that_do_not_fit_each_other_are_refused():
         Model(network(vocab=V + 1), process)
     with refused("they must agree"):
         Model(network(length=9, grid=None), process)
-    with refused("do not fit the network"):
+    with refused("codes for"):
         Model(network(), process, PixelCodec((4, 4), 17))
-    with refused("do not fit the network"):
+    with refused("codes for"):
         Model(network(), process, PixelCodec((4, 5), V))
 
 
@@ -759,3 +759,33 @@ def test_loading_leaves_the_callers_random_numbers_alone(folder):
     state = torch.get_rng_state()
     glauber.load(folder)
     assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize(
+    "options", [{"top_p": "x"}, {"top_p": 7}, {"temperature": {"a": 1}}, {"ban": 3}, {"ban": [99]}, {"kernel": "k"}]
+)
+def test_sampling_options_that_make_no_sense_are_refused_when_the_model_is_made(options):
+    with refused():
+        model(sampling=options)
+
+
+@pytest.mark.parametrize("bad", [torch.zeros(V, 16, dtype=torch.int64), torch.full((V, 16), float("nan"))])
+def test_weights_that_are_no_finite_floats_are_refused(folder, bad):
+    edit_tensors(folder, **{"network.head.weight": bad})
+    with refused("finite"):
+        glauber.load(folder)
+
+
+def test_a_block_alone_spreads_its_sites():
+    net = model()
+    own = Model(net.network, Process(Schedule.round_robin(L, L), restless_law()))
+    assert own.schedule(block=4).sites(torch.tensor([0])).tolist() == [[0, 4, 8, 12]]
+
+
+def test_the_score_is_of_the_chain_that_it_names():
+    x = torch.randint(V, (64, L), generator=torch.Generator().manual_seed(0))
+    reversal, heat_bath = (model().score(x, kernel=kernel, draws=32) for kernel in ("reversal", "heat-bath"))
+    assert reversal["bits_per_token"] < heat_bath["bits_per_token"]
+    assert isinstance(reversal["bits_per_token"], float)
+    with refused("at least one row"):
+        model().score(x[:0])

@@ -3,14 +3,20 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
+import scipy.stats
 import torch
 from torch import nn
 
 from glauber import NoiseLaw, Process, Schedule, Transformer, TransformerConfig, bound
 from glauber.conditional import Denoiser
-from glauber.train import RECIPES, ProcessSpec, TrainSpec, learning_rate, recipe, train
+from glauber.objective import OBJECTIVES
+from glauber.process.draws import Keyed
+from glauber.train import RECIPES, ProcessSpec, Trainer, TrainSpec, learning_rate, recipe, train
 from glauber.train.average import Average
+from glauber.train.loop import InMemory
+from glauber.train.order import shuffled
 
 SPEC = TrainSpec(steps=60, batch=32, rate=5e-3, warmup=10, ema=0.9)
 PROCESS = Process(Schedule.round_robin(4, 8, keep=[0.5, 0.4]), NoiseLaw.uniform(3))
@@ -28,7 +34,7 @@ def all_alike(rows: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("objective", ["dense", "marginal", "binary"])
 def test_the_same_seed_trains_the_same_weights_and_another_does_not(objective):
-    one, two, other = (train(network(), PROCESS, all_alike(64), SPEC, objective, seed) for seed in (1, 1, 2))
+    one, two, other = (train(network(), PROCESS, all_alike(64), replace(SPEC, seed=seed), objective) for seed in (1, 1, 2))
     assert one.losses == two.losses != other.losses
     for a, b in zip(one.network.parameters(), two.network.parameters(), strict=True):
         assert torch.equal(a, b)
@@ -74,10 +80,150 @@ def test_every_recipe_builds_its_network_and_process(name):
     with torch.device("meta"):
         Transformer(shape)
     process = plan.process.build(shape.vocab, shape.length, torch.ones(shape.vocab))
-    assert (process.vocab, process.length, process.schedule.steps) == (shape.vocab, shape.length, plan.process.steps)
+    assert (process.vocab, process.length, process.schedule.sweeps) == (shape.vocab, shape.length, plan.process.sweeps)
     assert plan.name == name
 
 
 def test_a_unigram_law_needs_counts():
     with pytest.raises(ValueError, match="needs the counts"):
-        ProcessSpec(steps=8, noise="unigram").build(3, 4)
+        ProcessSpec(noise="unigram").build(3, 4)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 1000])
+def test_an_epoch_reads_every_row_once_in_an_order_of_its_own(size):
+    orders = [shuffled(np.arange(size), size, (0, epoch)) for epoch in range(3)]
+    for order in orders:
+        assert sorted(order) == list(range(size))
+    if size > 10:
+        assert not np.array_equal(orders[0], orders[1])
+        assert abs(np.corrcoef(orders[0], np.arange(size))[0, 1]) < 5 / size**0.5
+
+
+def test_a_trainer_reads_each_row_once_per_epoch_also_across_a_batch_that_spans_two():
+    trainer = Trainer(network(), PROCESS, InMemory(torch.arange(10)[:, None] % 3 + torch.zeros(10, 4, dtype=torch.int64)), SPEC)
+    seen: list[int] = []
+
+    class Recorder:
+        def __len__(self):
+            return 10
+
+        def __getitem__(self, index):
+            seen.extend(index.tolist())
+            return np.zeros((len(index), 4), dtype=np.int64)
+
+    trainer.rows = Recorder()
+    for trainer.step in range(5):  # 5 × 32 rows = 16 epochs of 10
+        trainer.batch()
+    for epoch in range(16):
+        assert sorted(seen[10 * epoch : 10 * epoch + 10]) == list(range(10))
+
+
+@pytest.mark.parametrize("objective", ["dense", "marginal", "binary"])
+def test_keyed_losses_of_a_batch_are_the_mean_of_those_of_its_parts(objective):
+    """Randomness is a function of (seed, step, row), so a batch may be split over processes as one likes."""
+    loss_of, x0, net = OBJECTIVES[objective], all_alike(12), network()
+    nn.init.normal_(net.head.weight)
+
+    def loss(rows: list[int]) -> float:
+        return loss_of(net, PROCESS, x0[rows], generator=Keyed((3, 7), torch.tensor(rows), 12)).item()
+
+    whole = loss(list(range(12)))
+    assert whole == pytest.approx((loss([0, 1, 2, 3]) * 4 + loss([11, 5, 7, 4, 6, 8, 10, 9]) * 8) / 12, rel=1e-6)
+    assert whole != pytest.approx(loss_of(net, PROCESS, x0, generator=Keyed((3, 8), torch.arange(12), 12)).item(), rel=1e-3)
+
+
+def test_keyed_numbers_are_uniform_and_independent():
+    """Kolmogorov-Smirnov at 1e-6 for each; correlations of neighbours in every direction within 5 standard errors."""
+    draws = torch.stack([Keyed((seed, 0), torch.arange(50), 50).uniform((50, 40)) for seed in range(50)])
+    again = Keyed((0, 0), torch.arange(50), 50)
+    first, second = again.uniform((50, 40)), again.uniform((50, 40))
+    assert torch.equal(first, draws[0])
+    flat = draws.flatten().numpy()
+    assert scipy.stats.kstest(flat, "uniform").pvalue > 1e-6
+    assert 0 <= flat.min() < 1e-3
+    assert 1 - 1e-3 < flat.max() < 1
+    pairs = [(draws[1:], draws[:-1]), (draws[:, 1:], draws[:, :-1]), (draws[..., 1:], draws[..., :-1]), (first, second)]
+    for one, other in pairs:
+        correlation = np.corrcoef(one.flatten().numpy(), other.flatten().numpy())[0, 1]
+        assert abs(correlation) < 5 / one.numel() ** 0.5
+
+
+def test_a_stopped_trainer_goes_on_to_the_same_weights():
+    straight = Trainer(network(), PROCESS, InMemory(all_alike(64)), SPEC)
+    for _ in range(20):
+        straight.advance()
+    halfway = Trainer(network(), PROCESS, InMemory(all_alike(64)), SPEC)
+    for _ in range(9):
+        halfway.advance()
+    tensors, numbers = halfway.state()
+    resumed = Trainer(network(seed=5), PROCESS, InMemory(all_alike(64)), SPEC)
+    resumed.load_state({part: {k: v.clone() for k, v in named.items()} for part, named in tensors.items()}, numbers)
+    for _ in range(11):
+        resumed.advance()
+    for one, other in zip(straight.state()[0].values(), resumed.state()[0].values(), strict=True):
+        assert one.keys() == other.keys()
+        assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def seen_by(net: Transformer, objective: str, spec: TrainSpec = SPEC) -> list[tuple[torch.Tensor, ...]]:
+    """What the network is shown in the first step: (x, t, survival)."""
+    shown = []
+    net.register_forward_pre_hook(lambda module, arguments: shown.append(arguments[:3]))
+    Trainer(net, PROCESS, InMemory(all_alike(64)), spec, objective).advance()
+    return shown
+
+
+def test_a_network_told_only_the_time_is_trained_on_what_the_time_tells():
+    """Survival is the schedule's own but for the masks; a network told the survival sees other orders, too."""
+    config = TransformerConfig(vocab=3, length=4, width=16, layers=1, heads=2, cond=16, conditioning="time")
+    for net, own in ((Transformer(config), True), (network(), False)):
+        ((x, t, survival),) = seen_by(net, "dense")
+        same = (survival == PROCESS.schedule.survival(t)) | (x == 3)
+        assert bool(same.all()) == own
+
+
+def test_the_paper_losses_draw_several_times_per_example():
+    ((x, _, _),) = seen_by(network(), "binary", replace(SPEC, timesteps=5))
+    assert len(x) == 5 * SPEC.batch
+
+
+def test_training_returns_the_average_and_not_the_last_weights():
+    net = network()
+    trained = train(net, PROCESS, all_alike(64), SPEC)
+    assert trained.network is not net
+    assert not torch.equal(trained.network.head.weight, net.head.weight)
+
+
+@pytest.mark.parametrize(
+    "change", [{"clip": 1e-3}, {"weight_decay": 0.5}, {"rate": 1e-3}, {"betas": (0.5, 0.9)}, {"ema": 0.5}], ids=str
+)
+def test_every_setting_of_the_optimiser_reaches_the_weights(change):
+    plain, changed = (train(network(), PROCESS, all_alike(64), replace(SPEC, eps=1e-2, **more)) for more in ({}, change))
+    assert not torch.equal(plain.network.head.weight, changed.network.head.weight)
+
+
+def test_the_rate_of_each_step_is_that_of_the_schedule():
+    trainer = Trainer(network(), PROCESS, InMemory(all_alike(64)), SPEC)
+    for step in range(20):
+        trainer.advance()
+        assert trainer.optimizer.param_groups[0]["lr"] == learning_rate(step, SPEC)
+
+
+@pytest.mark.parametrize(
+    ("objective", "tokens", "about"),
+    [
+        ("dens", torch.zeros(4, 4, dtype=torch.int64), "objective is one of"),
+        ("dense", torch.zeros(0, 4, dtype=torch.int64), "no rows"),
+        ("dense", torch.full((4, 4), 3), "tokens must lie in"),
+        ("dense", torch.zeros(4, 5, dtype=torch.int64), "expected tokens of shape"),
+    ],
+)
+def test_data_and_objectives_that_do_not_fit_are_refused(objective, tokens, about):
+    with pytest.raises(ValueError, match=about):
+        train(network(), PROCESS, tokens, SPEC, objective)
+
+
+def test_settings_that_make_no_sense_are_refused():
+    for change in ({"batch": 0}, {"timesteps": 0}, {"precision": "fp8"}, {"seconds": 0.0}, {"steps": 0}):
+        with pytest.raises(ValueError, match=r"train\."):
+            replace(SPEC, **change)

@@ -25,7 +25,6 @@ SHOWN = 60
 def run_demo(out: Path, seed: int = 0, steps: int | None = None) -> dict[str, Any]:
     """Train, sample, infill, and write the pictures, the model and summary.json into `out`. Returns the summary."""
     began = time.perf_counter()
-    torch.set_num_threads(1)  # a second thread saves a quarter on an idle machine, and triples the time on a busy one
     out.mkdir(parents=True, exist_ok=True)
     digits = load_digits()
     model, trained = train_on_digits(digits, seed, steps)
@@ -62,11 +61,11 @@ def run_demo(out: Path, seed: int = 0, steps: int | None = None) -> dict[str, An
 def train_on_digits(digits: Digits, seed: int, steps: int | None) -> tuple[Model, Trained]:
     """The recipe `digits`, from scratch, with a progress bar."""
     plan = recipe("digits")
-    spec = plan.train if steps is None else replace(plan.train, steps=steps)
+    spec = replace(plan.train, seed=seed, steps=plan.train.steps if steps is None else steps)
     codec = PatchCodec.fit(digits.train, patch=2, vocab=plan.network.vocab, seed=seed)
     process = plan.process.build(codec.vocab, plan.network.length)
     torch.manual_seed(seed)  # the network's first weights
-    trained = train(Transformer(plan.network), process, codec.encode(digits.train), spec, plan.objective, seed, progress=True)
+    trained = train(Transformer(plan.network), process, codec.encode(digits.train), spec, plan.objective, progress=True)
     about = {"recipe": plan.name, "data": "scikit-learn's digits, 1500 of 1797", "steps": spec.steps, "seed": seed}
     return Model(trained.network, process, codec, plan.objective, plan.sampling, about), trained
 

@@ -22,7 +22,7 @@ def recipe_facts(plan: Recipe) -> dict[str, str]:
         "parameters": f"{count_parameters(plan.network):,}",
         **_network_facts(plan.network),
         "tokens": f"{plan.network.vocab}: {plan.tokens}",
-        "chain steps T": _text(process.steps),
+        "chain steps T": _text(process.sweeps * plan.network.length),
         "keep": keep,
         "order": process.order,
         "noise law": process.noise,

@@ -1,5 +1,6 @@
 """What a user holds: weights, process and codec in one."""
 
+import math
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -9,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glauber.chain import run_chain
-from glauber.codec import ImageCodec, codec_from_dict
+from glauber.chain import check_options, run_chain
+from glauber.codec import ImageCodec, TextCodec, codec_from_dict, is_image_codec
 from glauber.conditional import Classifier, Conditional, Denoiser, StepLaw, Transformer, TransformerConfig
 from glauber.evaluate import Bound, bound
 from glauber.objective import OBJECTIVES
@@ -22,11 +23,10 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 KEYS = ("format", "network", "schedule", "codec", "objective", "sampling", "about")
-SAMPLING = ("kernel", "skip", "labels", "clamp_rule", "temperature", "top_p", "top_k", "ban", "truncate")
 
 
 class Model(nn.Module):
-    """A trained network with the process that it reverses and, where its tokens stand for images, their codec.
+    """A trained network with the process that it reverses and the codec of what its tokens stand for.
 
     Args:
         objective: the loss it was trained with: "dense" makes it a clean conditional, "binary" and "marginal" a classifier.
@@ -38,7 +38,7 @@ class Model(nn.Module):
         self,
         network: Transformer,
         process: Process,
-        codec: ImageCodec | None = None,
+        codec: ImageCodec | TextCodec | None = None,
         objective: str = "dense",
         sampling: dict[str, Any] | None = None,
         about: dict[str, Any] | None = None,
@@ -50,12 +50,14 @@ class Model(nn.Module):
                 f"the network has {shape.vocab} tokens and length {shape.length}, "
                 f"the process {process.vocab} and {process.length}; they must agree"
             )
-        if codec is not None and (codec.vocab, codec.grid[0] * codec.grid[1]) != (shape.vocab, shape.length):
-            raise ValueError(f"the codec's {codec.vocab} codes on a grid of {codec.grid} do not fit the network")
+        sites = codec.grid[0] * codec.grid[1] if is_image_codec(codec) else shape.length
+        if codec is not None and (codec.vocab, sites) != (shape.vocab, shape.length):
+            raise ValueError(
+                f"the codec has {codec.vocab} codes for {sites} sites, the network {shape.vocab} for {shape.length}"
+            )
         if objective not in OBJECTIVES:
             raise ValueError(f"the objective is one of {', '.join(OBJECTIVES)}, not {objective!r}")
-        if unknown := set(sampling or ()) - set(SAMPLING):
-            raise ValueError(f"unknown sampling options {', '.join(sorted(unknown))}; there are {', '.join(SAMPLING)}")
+        check_options(sampling or {}, process.vocab)
         self.network, self._process, self.codec = network, process, codec
         self.objective, self.sampling, self.about = objective, dict(sampling or {}), dict(about or {})
         for name, tensor in self._exact_tensors().items():
@@ -87,6 +89,8 @@ class Model(nn.Module):
         if sweeps is not None and sweeps < 1:
             raise ValueError(f"sweeps must be at least 1, not {sweeps}")
         settings = own.to_dict()
+        if block is not None and order is None and settings["order"] == "left":
+            settings["order"] = "strided"  # sites updated together are then far apart
         if sweeps is not None and sweeps != own.sweeps:
             settings |= {"steps": sweeps * own.length, "keep": "linear"}
         if block is not None:
@@ -108,15 +112,18 @@ class Model(nn.Module):
         """(num, L) tokens from a chain on `schedule(sweeps, block, order)`; `chain` are options of `run_chain`."""
         process = Process(self.schedule(sweeps, block, order), self.process.noise)
         generator = None if seed is None else torch.Generator().manual_seed(seed)
+        options = self.sampling | chain
+        if self.objective != "dense":
+            options.setdefault("truncate", "mixture")  # all that a classifier knows
         was_training = self.network.training
         self.network.eval()
         try:
-            return run_chain(self.conditional, process, num, generator=generator, **(self.sampling | chain))
+            return run_chain(self.conditional, process, num, generator=generator, **options)
         finally:
             self.network.train(was_training)
 
     def sample(self, num: int = 1, seed: int | None = None, **options: Any) -> list[Any]:
-        """`num` samples, decoded: PIL images, or lists of tokens where there is no codec. Options as for `sample_tokens`."""
+        """`num` samples, decoded: PIL images, strings, or lists of tokens without a codec. Options as for `sample_tokens`."""
         return self.decode(self.sample_tokens(num, seed, **options))
 
     def inpaint(
@@ -129,9 +136,11 @@ class Model(nn.Module):
     ) -> Any:
         """Fill the white part of `mask` in: one PIL image, or a list of `num`. Pixels outside come back as they were."""
         codec = self._require_codec()
-        pixels = np.asarray(image)
-        hole = np.asarray(mask)
-        hole = (hole if hole.ndim == 2 else hole[..., 0]) > (0 if hole.dtype == bool else 127)
+        if "clamp" in options:
+            raise ValueError("inpaint clamps what the mask leaves black; run_chain takes a clamp of your own")
+        pixels, hole = np.asarray(image), np.asarray(mask)
+        hole = hole[..., 0] if hole.ndim == 3 else hole
+        hole = hole > (127 if hole.size and hole.max() > 1 else 0.5)  # greys, or 0 and 1
         if pixels.shape != codec.shape or hole.shape != codec.shape[:2]:
             raise ValueError(
                 f"this model takes images of {codec.shape} and masks of {codec.shape[:2]}, not {pixels.shape} and {hole.shape}"
@@ -153,7 +162,7 @@ class Model(nn.Module):
         tokens = items if isinstance(items, Tensor) else self._require_codec().encode(items)
         generator = torch.Generator().manual_seed(seed)
         result: Bound = bound(self.conditional, self.process, tokens.to(self.device), kernel, draws, generator)
-        bits = 1 / (np.log(2) * self.process.length)
+        bits = 1 / (math.log(2) * self.process.length)
         return {
             "bits_per_token": result.mean * bits,
             "standard_error": result.error * bits,
@@ -162,11 +171,15 @@ class Model(nn.Module):
         }
 
     def decode(self, tokens: Tensor) -> list[Any]:
-        """PIL images, or lists of tokens where there is no codec."""
-        return tokens.tolist() if self.codec is None else self._as_images(self.codec.decode(tokens))
+        """PIL images, strings, or lists of tokens where there is no codec."""
+        if self.codec is None:
+            return tokens.tolist()
+        if is_image_codec(self.codec):
+            return self._as_images(self.codec.decode(tokens))
+        return [self.codec.decode(row) for row in tokens.tolist()]
 
     def _require_codec(self) -> ImageCodec:
-        if self.codec is None:
+        if not is_image_codec(self.codec):
             raise ValueError("this model has no image codec; give it tokens instead")
         return self.codec
 
@@ -270,6 +283,8 @@ def _load_strictly(model: Model, tensors: dict[str, Tensor]) -> None:
             raise ValueError(
                 f"{name} has shape {tuple(tensors[name].shape)} in the weights, {tuple(tensor.shape)} by the config"
             )
+        if not tensors[name].is_floating_point() or not bool(tensors[name].isfinite().all()):
+            raise ValueError(f"{name} does not hold finite floating-point numbers; the weights are damaged, get them again")
     model.load_state_dict(tensors)
 
 

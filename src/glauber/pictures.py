@@ -52,7 +52,7 @@ def with_caption(picture: Image.Image, text: str, done: float) -> Image.Image:
 
 def save_gif(frames: Sequence[Image.Image], path: Path, milliseconds: int = 90, hold: int = 2500) -> None:
     """A GIF that repeats for ever and holds its last frame."""
-    palette = frames[len(frames) // 2].quantize(64)
+    palette = frames[len(frames) // 2].quantize(128)
     small = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
     durations = [milliseconds] * (len(small) - 1) + [hold]
     small[0].save(path, save_all=True, append_images=small[1:], duration=durations, loop=0, optimize=True)

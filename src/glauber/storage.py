@@ -24,15 +24,27 @@ def write_model(folder: Path, config: dict[str, Any], tensors: dict[str, Tensor]
     folder.mkdir(parents=True, exist_ok=True)
     try:
         for name, content in contents.items():
-            with open(folder / f"{name}.tmp", "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
+            write_synced(folder / f"{name}.tmp", content)
         for name in contents:
             (folder / f"{name}.tmp").replace(folder / name)
     finally:
         for name in contents:
             (folder / f"{name}.tmp").unlink(missing_ok=True)
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """All or nothing: to a temporary name, synced, renamed."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    write_synced(temporary, content)
+    temporary.replace(path)
+
+
+def write_synced(path: Path, content: bytes) -> None:
+    """Write and wait until the disk has it."""
+    with open(path, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def read_model(name: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:

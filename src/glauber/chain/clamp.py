@@ -22,9 +22,9 @@ def clamped_sites(clamp: Clamp | None, process: Process, rows: int) -> tuple[Ten
         return given, tokens
     if isinstance(clamp, Mapping):
         for site, token in clamp.items():
-            if not 0 <= site < L:
+            if not isinstance(site, int) or not 0 <= site < L:
                 raise ValueError(f"clamped site {site} is outside the sequence 0..{L - 1}")
-            if int(token) != token:
+            if not isinstance(token, int):
                 raise ValueError(f"the token clamped at site {site} must be a whole number, not {token}")
             given[:, site], tokens[:, site] = True, token
     else:

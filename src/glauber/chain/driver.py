@@ -1,7 +1,8 @@
 """Run the chain: Algorithm 2 of the paper, made general."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -54,17 +55,13 @@ def run_chain(
         on_step: called as on_step(t, x) with a copy of every state X_t, the start included.
         progress: show a bar, from the third second on.
     """
-    if kernel not in kernels.KERNELS:
-        raise ValueError(f"kernel is 'heat-bath' or 'reversal', not {kernel!r}")
-    if clamp_rule not in RULES:
-        raise ValueError(f"clamp_rule is 'exact' or 'paper', not {clamp_rule!r}")
-    truncation = Truncation(temperature, top_p, top_k, ban, truncate)
-    truncation.check_vocab(process.vocab)
-    _check_together(conditional, labels, truncation)
+    truncation = _settings(process.vocab, kernel, clamp_rule, temperature, top_p, top_k, ban, truncate)
+    _check_together(conditional, process, labels, truncation)
 
     x, t_start = _start(process, num, start, labels, generator)
     given, tokens = clamped_sites(clamp, process, len(x))
     x = torch.where(given, tokens, x)
+    _check_masks(process, x, t_start)
     chain = _Chain(conditional, process, kernel, skip, labels, given, clamp_rule == "exact", truncation)
     if on_step is not None:
         on_step(t_start, x.clone())
@@ -74,6 +71,33 @@ def run_chain(
         if on_step is not None:
             on_step(t, x.clone())
     return x
+
+
+def check_options(options: Mapping[str, Any], vocab: int) -> None:
+    """Refuse options of `run_chain` that it does not have or would refuse; for those that are kept with a model."""
+    try:
+        _settings(vocab, **{name: value for name, value in options.items() if name not in ("skip", "labels")})
+    except TypeError as error:
+        raise ValueError(f"the sampling options do not fit: {error}") from error
+
+
+def _settings(
+    vocab: int,
+    kernel: str = "heat-bath",
+    clamp_rule: str = "exact",
+    temperature: float | Sequence[float] = 1.0,
+    top_p: float = 1.0,
+    top_k: int | None = None,
+    ban: Sequence[int] = (),
+    truncate: str = "clean",
+) -> Truncation:
+    if kernel not in kernels.KERNELS:
+        raise ValueError(f"kernel is 'heat-bath' or 'reversal', not {kernel!r}")
+    if clamp_rule not in RULES:
+        raise ValueError(f"clamp_rule is 'exact' or 'paper', not {clamp_rule!r}")
+    truncation = Truncation(temperature, top_p, top_k, ban, truncate)
+    truncation.check_vocab(vocab)
+    return truncation
 
 
 @dataclass(frozen=True)
@@ -110,7 +134,9 @@ class _Chain:
         asked = (called & free if self.skip else free).any(1).nonzero().squeeze(1)  # other rows need no network
         if len(asked):
             told = self._told(x, survival)
-            query = x[asked], time[asked], told[asked], sites[asked]
+            # A clamped site is evidence and no question: in its place a free one is asked about twice.
+            questions = torch.where(free, sites, sites.gather(1, free.int().argmax(1, keepdim=True)))
+            query = x[asked], time[asked], told[asked], questions[asked]
             law = self._law_if_called(query, t, S[asked], now[asked], odds[asked])
             new = torch.where(called, new.index_copy(0, asked, categorical(law, draw[asked])), new)
         return x.scatter(1, sites, torch.where(free, new, now))
@@ -120,14 +146,15 @@ class _Chain:
     ) -> Tensor:
         """(rows, b, V) weights of the new tokens, given that the coin asked for the network."""
         pi = self.process.noise.probs
-        done = 1 - (t + self.process.schedule.block) / self.process.schedule.steps
+        steps = self.process.schedule.steps
+        done = steps - t - self.process.schedule.block
         log_law = self._ask(query)
         if isinstance(self.conditional, StepLaw):
-            return kernels.step(self.truncation(log_law, done), now, odds)
+            return kernels.step(self.truncation(log_law, done, steps), now, odds)
         if self._on_mixture:
             log_p = kernels.mixture(log_law.exp(), S, pi).log()
-            return kernels.step(self.truncation(log_p, done), now, odds)
-        clean = self.truncation(log_law, done)
+            return kernels.step(self.truncation(log_p, done, steps), now, odds)
+        clean = self.truncation(log_law, done, steps)
         if self.labels:
             return clean
         if self._may_skip:
@@ -140,6 +167,8 @@ class _Chain:
         answer, due = knows(*query).double(), (*query[3].shape, self.process.vocab)
         if answer.shape != due:
             raise ValueError(f"the conditional answered with shape {tuple(answer.shape)} where {due} was due")
+        if not bool((answer.amax(-1) > -torch.inf).all()):  # NaN is not above anything
+            raise ValueError("the conditional answered with NaN, or left some site no token; are its weights whole?")
         return answer
 
     def _told(self, x: Tensor, survival: Tensor) -> Tensor:
@@ -164,8 +193,10 @@ def _start(
     T, mask = process.schedule.steps, process.noise.mask
     if start is None:
         rows = 1 if num is None else num
-        if rows < 0:
-            raise ValueError(f"cannot draw {rows} samples; ask for 0 or more")
+        if not isinstance(rows, int) or rows < 0:
+            raise ValueError(f"cannot draw {rows} samples; ask for a whole number, 0 or more")
+        if process.length > T:
+            raise ValueError(f"the schedule visits only {T} of {process.length} sites, so the rest would stay noise")
         shape = (rows, process.length)
         if labels:
             return torch.full(shape, mask, device=process.noise.probs.device), T
@@ -174,16 +205,19 @@ def _start(
     process.check_tokens(x, mask=labels)
     if num is not None and num != len(x):
         raise ValueError(f"num is {num}, but the start has {len(x)} rows; leave num out")
-    if not 0 <= t <= T or t % process.schedule.block:
+    if not isinstance(t, int) or not 0 <= t <= T or t % process.schedule.block:
         raise ValueError(f"the start's step must lie in 0..{T} and be a multiple of the block, not {t}")
-    x = x.to(process.noise.probs.device)
+    return x.to(process.noise.probs.device, copy=True), t
+
+
+def _check_masks(process: Process, x: Tensor, t: int) -> None:
+    """A site that is never visited again must not be a mask."""
     never_noised = process.schedule.survival(torch.tensor([t], device=x.device)) == 1
-    if bool(((x == mask) & never_noised).any()):
+    if bool(((x == process.noise.mask) & never_noised).any()):
         raise ValueError(f"the start is masked at a site that is never noised before step {t}")
-    return x.clone(), t
 
 
-def _check_together(conditional: Conditional | StepLaw, labels: bool, truncation: Truncation) -> None:
+def _check_together(conditional: Conditional | StepLaw, process: Process, labels: bool, truncation: Truncation) -> None:
     on_mixture = truncation.active and truncation.place == "mixture"
     if labels and on_mixture:
         raise ValueError("labelled noise is never mixed in, so there is no mixture to truncate; use truncate='clean'")
@@ -192,6 +226,9 @@ def _check_together(conditional: Conditional | StepLaw, labels: bool, truncation
             raise ValueError("labelled noise needs the clean conditional, and this one knows only the step law")
         if truncation.active and not on_mixture:
             raise ValueError("this conditional knows only the step law; truncate it with truncate='mixture'")
+        own = getattr(conditional, "process", process)  # a classifier's answers are about one process
+        if not (torch.equal(own.schedule.keep, process.schedule.keep) and torch.equal(own.noise.probs, process.noise.probs)):
+            raise ValueError("the classifier was made for another process than the chain's; give it this one")
 
 
 def _bar(times: range, progress: bool) -> Iterable[int]:

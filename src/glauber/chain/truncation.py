@@ -34,14 +34,14 @@ class Truncation:
             raise ValueError("temperature must be above 0; use a small one such as 0.1 for near-certain choices")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top-p must lie in (0, 1], not {self.top_p}")
-        if self.top_k is not None and self.top_k < 1:
-            raise ValueError(f"top-k must be at least 1, not {self.top_k}")
+        if self.top_k is not None and (not isinstance(self.top_k, int) or self.top_k < 1):
+            raise ValueError(f"top-k must be a whole number of at least 1, not {self.top_k}")
         if self.place not in PLACES:
             raise ValueError(f"truncate is 'clean' or 'mixture', not {self.place!r}")
 
     def check_vocab(self, vocab: int) -> None:
-        if any(not 0 <= token < vocab for token in self.ban):
-            raise ValueError(f"banned tokens must lie in 0..{vocab - 1}")
+        if any(not isinstance(token, int) or not 0 <= token < vocab for token in self.ban):
+            raise ValueError(f"banned tokens must be whole numbers in 0..{vocab - 1}")
         if len(set(self.ban)) >= vocab:
             raise ValueError("every token is banned; leave at least one")
 
@@ -49,19 +49,19 @@ class Truncation:
     def active(self) -> bool:
         return set(self.temperature) != {1.0} or self.top_p < 1 or self.top_k is not None or bool(self.ban)  # type: ignore[arg-type]
 
-    def __call__(self, log_law: Tensor, progress: float) -> Tensor:
-        """Probabilities (..., V) from logarithms; `progress` in [0, 1) is how far the chain has come."""
+    def __call__(self, log_law: Tensor, done: int, steps: int) -> Tensor:
+        """Probabilities (..., V) from logarithms, when `done` of the chain's `steps` lie behind."""
         if not self.active:
             return log_law.exp()
         parts: tuple[float, ...] = self.temperature  # type: ignore[assignment]
-        logits = log_law / parts[int(progress * len(parts))]
+        logits = log_law / parts[done * len(parts) // steps]
         if self.ban:
             logits[..., list(self.ban)] = -torch.inf
             if not bool((logits > -torch.inf).any(-1).all()):
                 raise ValueError("a ban leaves no possible token at some site; ban fewer tokens")
         if self.top_k is not None and self.top_k < logits.shape[-1]:
-            least = logits.topk(self.top_k).values[..., -1:]
-            logits = torch.where(logits < least, -torch.inf, logits)
+            best = logits.topk(self.top_k)
+            logits = torch.full_like(logits, -torch.inf).scatter(-1, best.indices, best.values)
         law = logits.softmax(-1)
         return keep_top_p(law, self.top_p) if self.top_p < 1 else law
 

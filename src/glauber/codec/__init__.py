@@ -1,16 +1,24 @@
 """Real things ⇄ tokens. Imports nothing of ours."""
 
-from typing import Any
+from typing import Any, TypeGuard
 
 from torch import Tensor
 
 from glauber.codec.patches import PatchCodec
 from glauber.codec.pixels import PixelCodec
 from glauber.codec.protocol import ImageCodec
+from glauber.codec.text import ByteCodec, CharCodec, TextCodec, TokenizerCodec, text_codec, text_codec_from_dict
+
+TEXT_KINDS = (CharCodec.kind, ByteCodec.kind, TokenizerCodec.kind)
 
 
-def codec_from_dict(config: dict[str, Any], tensors: dict[str, Tensor]) -> ImageCodec:
-    """The inverse of a codec's `to_dict` and `tensors`."""
+def is_image_codec(codec: ImageCodec | TextCodec | None) -> TypeGuard[ImageCodec]:
+    """Whether its tokens lie on a grid."""
+    return hasattr(codec, "grid")
+
+
+def codec_from_dict(config: dict[str, Any], tensors: dict[str, Tensor]) -> Any:
+    """The inverse of a codec's `to_dict` and `tensors`: an ImageCodec or a TextCodec, by its kind."""
     if not isinstance(config, dict):
         raise ValueError(f"a codec's config is a table of its settings, not {config!r}")
     kind = config.get("kind")
@@ -19,7 +27,22 @@ def codec_from_dict(config: dict[str, Any], tensors: dict[str, Tensor]) -> Image
         return PixelCodec(tuple(config["shape"]), **options)
     if kind == PatchCodec.kind:
         return PatchCodec(tensors["centres"], shape=tuple(config["shape"]), **options)
-    raise ValueError(f"unknown codec {kind!r}; this version of glauber knows 'pixels' and 'patches'")
+    if kind in TEXT_KINDS:
+        return text_codec_from_dict(config)
+    known = ", ".join(map(repr, (PixelCodec.kind, PatchCodec.kind, *TEXT_KINDS)))
+    raise ValueError(f"unknown codec {kind!r}; this version of glauber knows {known}")
 
 
-__all__ = ["ImageCodec", "PatchCodec", "PixelCodec", "codec_from_dict"]
+__all__ = [
+    "ByteCodec",
+    "CharCodec",
+    "ImageCodec",
+    "PatchCodec",
+    "PixelCodec",
+    "TextCodec",
+    "TokenizerCodec",
+    "codec_from_dict",
+    "is_image_codec",
+    "text_codec",
+    "text_codec_from_dict",
+]

@@ -23,7 +23,7 @@ class PatchCodec:
     def __init__(self, centres: Tensor, patch: int, shape: tuple[int, ...]):
         if len(shape) not in (2, 3) or patch < 1 or any(side % patch for side in shape[:2]):
             raise ValueError(f"patches of side {patch} do not tile an image of {'×'.join(map(str, shape))}")
-        if centres.dim() != 2 or centres.shape[1] != patch * patch * (shape[2] if len(shape) == 3 else 1):
+        if centres.dim() != 2 or centres.shape[1] != _area(patch, shape):
             raise ValueError(f"the centres have shape {tuple(centres.shape)}, which does not fit patches of side {patch}")
         self.centres, self.patch, self.shape = centres.float().contiguous(), patch, tuple(shape)
         self.grid = (shape[0] // patch, shape[1] // patch)

@@ -4,6 +4,7 @@ Shapes: B rows, L sites, b asked sites, V tokens, D width, C conditioning width.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+Readout = Callable[[Tensor, nn.Linear], Tensor]
 CONDITIONINGS = ("survival", "time")
 SINUSOIDS = 256  # of the scalar time
 OCTAVES = 8  # of the survival
@@ -96,16 +98,19 @@ class Transformer(nn.Module):
     def mask(self) -> int:
         return self.config.vocab
 
-    def forward(self, x: Tensor, t: Tensor, survival: Tensor, sites: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, t: Tensor, survival: Tensor, sites: Tensor | None = None, readout: Readout | None = None
+    ) -> Tensor:
         """
         Args:
             x: (B, L) tokens and masks.
             t: (B,) the step; read when conditioned on time.
             survival: (B, L) read when conditioned on survival.
             sites: (B, b) sites to mask and to answer for; None answers for every site, and masks none.
+            readout: what to do with the last features (B, L, D) and the head instead of making all logits.
 
         Returns:
-            (B, b, V) or (B, L, V) logits.
+            (B, b, V) or (B, L, V) logits, or what the readout gives.
         """
         if x.shape[-1] != self.config.length:
             raise ValueError(f"this network was made for length {self.config.length}, got {x.shape[-1]}")
@@ -126,8 +131,9 @@ class Transformer(nn.Module):
         if sites is not None:
             h = h.gather(1, sites[..., None].expand(-1, -1, h.shape[-1]))
         shift, scale = self.final_modulation(c)[:, None].chunk(2, dim=-1)
-        logits: Tensor = self.head(modulate(self.final_norm(h), shift, scale))
-        return logits
+        features = modulate(self.final_norm(h), shift, scale)
+        out: Tensor = self.head(features) if readout is None else readout(features, self.head)
+        return out
 
 
 class TimeCondition(nn.Module):

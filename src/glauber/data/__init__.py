@@ -1,5 +1,8 @@
-"""Data sets as arrays."""
+"""Data sets as arrays, and as token shards on the disk."""
 
 from glauber.data.digits import Digits, load_digits
+from glauber.data.prepare import prepare
+from glauber.data.shards import Rows, Shards, open_shards
+from glauber.data.sources import Sources
 
-__all__ = ["Digits", "load_digits"]
+__all__ = ["Digits", "Rows", "Shards", "Sources", "load_digits", "open_shards", "prepare"]

@@ -14,7 +14,7 @@ from torch import Tensor
 from glauber.chain import kernels
 from glauber.conditional import Conditional, StepLaw
 from glauber.process import Process
-from glauber.process.draws import uniform
+from glauber.process.draws import Generator, uniform
 
 
 class Bound(NamedTuple):
@@ -33,13 +33,15 @@ def bound(
     x0: Tensor,
     kernel: str = "reversal",
     draws: int = 8,
-    generator: torch.Generator | None = None,
+    generator: Generator | None = None,
 ) -> Bound:
     """Estimate the bound for the law of `kernel`'s chain, mean over the rows of x0 (B, L).
 
     Each row spends `draws` network calls, at times that are drawn low-discrepancy over the schedule. Unbiased.
     """
     process.check_tokens(x0)
+    if len(x0) == 0:
+        raise ValueError("a bound needs at least one row")
     if draws < 1:
         raise ValueError(f"a bound needs at least one draw per row, not {draws}")
     if kernel not in kernels.KERNELS:

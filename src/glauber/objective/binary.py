@@ -1,12 +1,12 @@
 """Algorithm 1 of the paper: tell signal from noise at one site."""
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from glauber.conditional import require_classifiable
 from glauber.conditional.adapters import Network
+from glauber.objective.visit import visit
 from glauber.process import Process
+from glauber.process.draws import Generator
 
 
 def binary(
@@ -14,20 +14,16 @@ def binary(
     process: Process,
     x0: Tensor,
     timesteps: int = 1,
-    generator: torch.Generator | None = None,
+    check: bool = True,
+    generator: Generator | None = None,
 ) -> Tensor:
     """The paper's loss, one label a pass: cross-entropy of ŷ = σ(logit at the visited site's token) against "was it noise?".
 
-    Each example is used at `timesteps` times of its own (the paper: 32). t is uniform over 0..T-1; the printed algorithm
-    stops at T-2, but the sampler uses step T-1 too.
+    Each example is used at `timesteps` times of its own (the paper: 32). `check` looks first, which makes a GPU wait.
     """
-    require_classifiable(process)
-    x0 = x0.repeat_interleave(timesteps, dim=0)
-    t = torch.randint(process.schedule.steps, (len(x0),), generator=generator, device=x0.device)
-    step = process.corrupt(x0, t, generator)
-    sites, z = step.site.view(len(x0), -1), step.z.view(len(x0), -1)
-    logits = network(step.x_next, t, step.survival, sites)
-    return binary_loss(logits, step.x_next.gather(1, sites), z).mean()
+    seen = visit(process, x0, timesteps, check, generator)
+    logits = network(seen.x_next, seen.t, seen.survival, seen.sites)
+    return binary_loss(logits, seen.x_next.gather(1, seen.sites), seen.z).mean()
 
 
 def binary_loss(logits: Tensor, token: Tensor, z: Tensor) -> Tensor:

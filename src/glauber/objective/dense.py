@@ -4,11 +4,12 @@ import math
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from glauber.conditional.adapters import Network
+from glauber.objective.cross_entropy import linear_cross_entropy
 from glauber.process import Process
-from glauber.process.draws import inverse_cdf, uniform
+from glauber.process.draws import Generator, Keyed, inverse_cdf, uniform
 
 
 def dense(
@@ -18,7 +19,9 @@ def dense(
     any_order: bool = True,
     prompts: float = 0.25,
     labels: float = 0.0,
-    generator: torch.Generator | None = None,
+    chunked: bool = False,
+    check: bool = True,
+    generator: Generator | None = None,
 ) -> Tensor:
     """Predict every clean token of a noised row, each site's own token weighed in as the evidence that it is.
 
@@ -28,8 +31,13 @@ def dense(
             the scalar time can only know the schedule's own.
         prompts: share of rows in which a random set of sites, or all but one stretch, is never noised: infilling.
         labels: share of rows in which noise is labelled, that is masked (identity 9).
+        chunked: never hold all the logits (`linear_cross_entropy`), for a large vocabulary; needs a `Transformer`.
+        check: look at the tokens first, which makes a GPU wait.
     """
-    process.check_tokens(x0)
+    if check:
+        process.check_tokens(x0)
+    if not (0 <= prompts <= 1 and 0 <= labels <= 1):
+        raise ValueError(f"prompts and labels are shares of the rows, in [0, 1], not {prompts} and {labels}")
     t = draw_times(process, len(x0), generator)
     survival = process.schedule.survival(t)
     if any_order:
@@ -45,8 +53,19 @@ def dense(
     masked = _random_ranks(x0, generator) < _mask_count(x0, generator)
     x = torch.where(masked, process.noise.mask, x)
     survival = torch.where(masked, 0.0, survival)
-    loss, counted = dense_loss(network(x, t, survival), x, x0, survival, process.noise.probs)
-    return loss.sum() / counted.sum().clamp_min(1)
+    pi = process.noise.probs
+    # Divided by all sites, not by those counted: the loss of a batch is then the mean of its rows' losses.
+    if not chunked:
+        loss, _ = dense_loss(network(x, t, survival), x, x0, survival, pi)
+        return loss.sum() / loss.numel()
+
+    def readout(h: Tensor, head: nn.Linear) -> Tensor:
+        token, evidence, counted = (part.flatten() for part in own_evidence(x, survival, pi))
+        return linear_cross_entropy(
+            h.flatten(0, 1), head.weight, head.bias, token, evidence, x0.flatten(), counted.double() / x0.numel()
+        )
+
+    return network(x, t, survival, readout=readout)
 
 
 def dense_loss(logits: Tensor, x: Tensor, clean: Tensor, survival: Tensor, pi: Tensor) -> tuple[Tensor, Tensor]:
@@ -61,40 +80,48 @@ def dense_loss(logits: Tensor, x: Tensor, clean: Tensor, survival: Tensor, pi: T
     Returns:
         loss: (B, L), 0 where not counted; counted: (B, L) bool.
     """
+    token, evidence, counted = own_evidence(x, survival, pi)
+    logits = logits.scatter_add(-1, token[..., None], evidence.to(logits.dtype)[..., None])
+    loss = F.cross_entropy(logits.flatten(0, 1), clean.flatten(), reduction="none").view_as(clean)
+    return torch.where(counted, loss, 0.0), counted
+
+
+def own_evidence(x: Tensor, survival: Tensor, pi: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(B, L) each: the site's own token (0 at a mask), what it adds to that token's logit, whether the site is uncertain."""
     masked = x == len(pi)
     token = torch.where(masked, 0, x)
     odds = survival / ((1 - survival) * pi[token])  # of "signal" against "this very noise token"
     odds = torch.where(masked | (survival == 0), 0.0, odds)
     counted = torch.isfinite(odds)
-    evidence = torch.where(counted, odds, 0.0).log1p().to(logits.dtype)
-    logits = logits.scatter_add(-1, token[..., None], evidence[..., None])
-    loss = F.cross_entropy(logits.flatten(0, 1), clean.flatten(), reduction="none").view_as(clean)
-    return torch.where(counted, loss, 0.0), counted
+    return token, torch.where(counted, odds, 0.0).log1p(), counted
 
 
-def draw_times(process: Process, rows: int, generator: torch.Generator | None = None) -> Tensor:
+def draw_times(process: Process, rows: int, generator: Generator | None = None) -> Tensor:
     """(rows,) times t drawn as often as the chain with the skip calls the network there, P(t) ∝ S_t(i_t), low-discrepancy."""
     device = process.noise.probs.device
-    strata = (torch.arange(rows, device=device) + uniform((rows,), generator, device)) / rows
+    row, total = torch.arange(rows, device=device), rows
+    if isinstance(generator, Keyed):
+        row, total = generator.rows.to(device), generator.total
+    strata = (row + uniform((rows,), generator, device)) / total
     return inverse_cdf(process.schedule.signal.cumsum(0), strata)
 
 
-def _random_ranks(x0: Tensor, generator: torch.Generator | None) -> Tensor:
+def _random_ranks(x0: Tensor, generator: Generator | None) -> Tensor:
     """(B, L) a random permutation per row."""
     return uniform(x0.shape, generator, x0.device).argsort(1)
 
 
-def _mask_count(x0: Tensor, generator: torch.Generator | None) -> Tensor:
+def _mask_count(x0: Tensor, generator: Generator | None) -> Tensor:
     """(B, 1) how many sites to mask: log-uniform between 1, what the chain shows, and a quarter of the row."""
     most = max(1, x0.shape[1] // 4)
     u = uniform((len(x0), 1), generator, x0.device)
     return torch.exp(u * math.log(most + 1)).long().clamp(1, most)
 
 
-def _prompt(x0: Tensor, share: float, generator: torch.Generator | None) -> Tensor:
+def _prompt(x0: Tensor, share: float, generator: Generator | None) -> Tensor:
     """(B, L) bool, the sites never noised: in a `share` of the rows a scattered set, or all but one stretch, of any size."""
     B, L = x0.shape
-    chosen, scattered, size, turn = uniform((4, B, 1), generator, x0.device)
+    chosen, scattered, size, turn = uniform((B, 4), generator, x0.device)[..., None].unbind(1)
     stretch = (torch.arange(L, device=x0.device) + (turn * L).long()) % L
     rank = torch.where(scattered < 0.5, _random_ranks(x0, generator), stretch)
     given: Tensor = (chosen < share) & (rank < (size * L).long())

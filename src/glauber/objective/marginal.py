@@ -1,12 +1,12 @@
 """The paper's loss with the site's own randomness integrated out (identity 3)."""
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from glauber.conditional import require_classifiable
 from glauber.conditional.adapters import Network
+from glauber.objective.visit import visit
 from glauber.process import Process
+from glauber.process.draws import Generator
 
 
 def marginal(
@@ -14,17 +14,14 @@ def marginal(
     process: Process,
     x0: Tensor,
     timesteps: int = 1,
-    generator: torch.Generator | None = None,
+    check: bool = True,
+    generator: Generator | None = None,
 ) -> Tensor:
     """Same minimiser as `binary`, less variance: every ŷ_a gets its expected label instead of one getting a drawn one."""
-    require_classifiable(process)
-    x0 = x0.repeat_interleave(timesteps, dim=0)
-    t = torch.randint(process.schedule.steps, (len(x0),), generator=generator, device=x0.device)
-    step = process.corrupt(x0, t, generator)
-    sites = step.site.view(len(x0), -1)
-    logits = network(step.x_t, t, step.survival, sites)
-    survival, keep = step.survival.gather(1, sites), process.schedule.keeps(t)
-    return marginal_loss(logits, x0.gather(1, sites), survival, keep, process.noise.probs).mean()
+    seen = visit(process, x0, timesteps, check, generator)
+    logits = network(seen.x_t, seen.t, seen.survival, seen.sites)
+    clean, survival = seen.x0.gather(1, seen.sites), seen.survival.gather(1, seen.sites)
+    return marginal_loss(logits, clean, survival, process.schedule.keeps(seen.t), process.noise.probs).mean()
 
 
 def marginal_loss(logits: Tensor, clean: Tensor, survival: Tensor, keep: Tensor, pi: Tensor) -> Tensor:

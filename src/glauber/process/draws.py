@@ -1,13 +1,60 @@
 """Float64 random draws. float32 uniforms have 2^24 values and quietly lower the temperature of a large vocabulary."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
 
 import torch
 from torch import Tensor
 
+GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 / the golden ratio, as an int64
 
-def uniform(shape: Sequence[int], generator: torch.Generator | None, device: torch.device) -> Tensor:
+
+class Keyed:
+    """Random numbers as a function of a key and a row: the same on every device, in every split of a batch over processes.
+
+    Each draw hashes (key, row, how many draws came before, index within the row) with SplitMix64's finaliser. Every shape drawn
+    has the rows as its first axis.
+
+    Args:
+        key: whole numbers, e.g. (seed, step).
+        rows: (B,) int64 which rows of the whole batch these are.
+        total: rows of the whole batch.
+    """
+
+    def __init__(self, key: Sequence[int], rows: Tensor, total: int):
+        self.key, self.rows, self.total, self.draws = tuple(key), rows, total, 0
+        start = torch.zeros((), dtype=torch.int64, device=rows.device)
+        for number in key:
+            start = _mix(start + _signed((number + 1) * GOLDEN))
+        self.start = _mix(start + (rows + 1) * GOLDEN)  # (B,)
+
+    @property
+    def device(self) -> torch.device:
+        return self.rows.device
+
+    def repeat(self, times: int) -> "Keyed":
+        """For a batch in which each row stands `times` times in a row."""
+        copies = self.rows[:, None] * times + torch.arange(times, device=self.device)
+        return Keyed(self.key, copies.flatten(), self.total * times)
+
+    def uniform(self, shape: Sequence[int]) -> Tensor:
+        """Float64 uniforms in [0, 1), of shape (B, ...)."""
+        if shape[0] != len(self.rows):
+            raise ValueError(f"these random numbers are for {len(self.rows)} rows, not {shape[0]}")
+        self.draws += 1
+        hashed = _compiled() if self.start.is_cuda else _hashed
+        stream, index = self.start + _signed(self.draws * GOLDEN), _index(math.prod(shape[1:]), self.device)
+        return hashed(stream, index).view(tuple(shape))
+
+
+Generator = torch.Generator | Keyed
+
+
+def uniform(shape: Sequence[int], generator: Generator | None, device: torch.device) -> Tensor:
     """Float64 uniforms in [0, 1), drawn where the generator lives and moved to `device`."""
+    if isinstance(generator, Keyed):
+        return generator.uniform(shape).to(device)
     source = generator.device if generator is not None else device
     return torch.rand(tuple(shape), dtype=torch.float64, generator=generator, device=source).to(device)
 
@@ -28,3 +75,37 @@ def inverse_cdf(cdf: Tensor, u: Tensor) -> Tensor:
     if cdf.dim() == 1:
         return torch.searchsorted(cdf, target, right=True)
     return torch.searchsorted(cdf.contiguous(), target.unsqueeze(-1), right=True).squeeze(-1)
+
+
+@cache
+def _index(size: int, device: torch.device) -> Tensor:
+    return torch.arange(1, size + 1, device=device) * GOLDEN
+
+
+def _hashed(stream: Tensor, index: Tensor) -> Tensor:
+    """(B,) and (size,) → (B, size) float64 uniforms."""
+    bits = _mix(_mix(stream)[:, None] + index)
+    return _shift(bits, 11).double() * 2.0**-53
+
+
+@cache
+def _compiled() -> Callable[[Tensor, Tensor], Tensor]:
+    """`_hashed` as one kernel instead of twenty. Made when first needed: the compiler takes long to import."""
+    return torch.compile(_hashed, dynamic=False)
+
+
+def _mix(x: Tensor) -> Tensor:
+    """SplitMix64's finaliser on int64, whose products wrap around."""
+    x = (x ^ _shift(x, 30)) * _signed(0xBF58476D1CE4E5B9)
+    x = (x ^ _shift(x, 27)) * _signed(0x94D049BB133111EB)
+    return x ^ _shift(x, 31)
+
+
+def _shift(x: Tensor, bits: int) -> Tensor:
+    """A logical shift to the right; int64's own keeps the sign."""
+    return (x >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def _signed(number: int) -> int:
+    """A whole number as int64 holds it, wrapped around."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)

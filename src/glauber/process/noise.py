@@ -7,7 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from glauber.process.draws import inverse_cdf, uniform
+from glauber.process.draws import Generator, inverse_cdf, uniform
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ class NoiseLaw:
     def cdf(self) -> Tensor:
         return self.probs.cumsum(0)
 
-    def sample(self, shape: Sequence[int], generator: torch.Generator | None = None) -> Tensor:
+    def sample(self, shape: Sequence[int], generator: Generator | None = None) -> Tensor:
         """Independent noise tokens, int64."""
         return self.draw(uniform(shape, generator, self.probs.device))
 

@@ -29,6 +29,8 @@ class Schedule:
     block: int = 1
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "order", _whole_numbers(self.order))
+        object.__setattr__(self, "keep", torch.as_tensor(self.keep).double())
         L, T = len(self.order), len(self.keep)
         if L < 1 or not torch.equal(self.order.sort().values, torch.arange(L, device=self.order.device)):
             raise ValueError(f"order must name each of the sites 0..{L - 1} exactly once")
@@ -158,6 +160,8 @@ def _keep_per_step(keep: float | Sequence[float] | Tensor | str, length: int, st
     if isinstance(keep, str):
         if keep != "linear":
             raise ValueError(f"keep is a number, a list of numbers, or 'linear', not {keep!r}")
+        if steps % length:
+            raise ValueError(f"keep='linear' needs whole sweeps: steps a multiple of {length}, not {steps}")
         left = torch.arange(sweeps, -1, -1, dtype=torch.float64)  # survival after r sweeps, times K
         keep = left[1:] / left[:-1]
     kappa = torch.as_tensor(keep, dtype=torch.float64).detach().cpu()
@@ -172,7 +176,7 @@ def _keep_per_step(keep: float | Sequence[float] | Tensor | str, length: int, st
 
 def _order(order: str | Sequence[int] | Tensor, length: int, block: int, generator: torch.Generator | None) -> Tensor:
     if not isinstance(order, str):
-        sites = torch.as_tensor(order, dtype=torch.int64)
+        sites = _whole_numbers(order)
         if sites.shape != (length,):
             raise ValueError(f"order must name each of the {length} sites exactly once")
         return sites
@@ -186,3 +190,10 @@ def _order(order: str | Sequence[int] | Tensor, length: int, block: int, generat
         device = generator.device if generator is not None else torch.device("cpu")
         return torch.randperm(length, generator=generator, device=device).cpu()
     raise ValueError(f"unknown order {order!r}; choose one of {', '.join(ORDERS)}, or give the sites themselves")
+
+
+def _whole_numbers(order: Sequence[int] | Tensor) -> Tensor:
+    sites = torch.as_tensor(order)
+    if sites.is_floating_point():
+        raise ValueError("an order is made of whole numbers, the sites")
+    return sites.long()

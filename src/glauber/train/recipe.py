@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from glauber.conditional import TransformerConfig
+from glauber.objective import OBJECTIVES
 from glauber.process import NoiseLaw, Process, Schedule
 
 
@@ -15,8 +16,8 @@ from glauber.process import NoiseLaw, Process, Schedule
 class ProcessSpec:
     """The forward process, but for the counts that a unigram law needs."""
 
-    steps: int
-    """T, site visits."""
+    sweeps: int = 4
+    """K, visits per site; the chain has T = K · L steps."""
     keep: float | str | tuple[float, ...] = 0.5
     last_keep: float | None = None
     """κ of the last sweep; 0 makes X_T pure noise."""
@@ -34,7 +35,7 @@ class ProcessSpec:
             raise ValueError("a unigram noise law needs the counts of the training tokens")
         else:
             noise = NoiseLaw.unigram(counts, self.smoothing)
-        schedule = Schedule.round_robin(length, self.steps, self.keep, self.order, last_keep=self.last_keep)
+        schedule = Schedule.round_robin(length, self.sweeps * length, self.keep, self.order, last_keep=self.last_keep)
         return Process(schedule, noise)
 
 
@@ -60,6 +61,25 @@ class TrainSpec:
     """Largest gradient norm; none for no clipping."""
     ema: float = 0.999
     precision: str = "fp32"
+    """"fp32" or "bf16" (weights and optimiser stay fp32)."""
+    seconds: float | None = None
+    """Stop after this time, and decay the rate by the clock: for comparisons at equal time."""
+    checkpoint_every: int = 1000
+    """Steps between checkpoints."""
+    keep_checkpoints: int = 2
+    evaluate_every: int = 1000
+    """Steps between validation bounds."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.steps, self.batch, self.timesteps, self.checkpoint_every, self.keep_checkpoints, self.evaluate_every) < 1:
+            raise ValueError(
+                "train.steps, batch, timesteps, checkpoint_every, keep_checkpoints and evaluate_every are at least 1"
+            )
+        if self.precision not in ("fp32", "bf16"):
+            raise ValueError(f"train.precision is fp32 or bf16, not {self.precision!r}")
+        if self.seconds is not None and self.seconds <= 0:
+            raise ValueError("train.seconds must be above 0")
 
 
 @dataclass(frozen=True)
@@ -73,12 +93,31 @@ class Recipe:
     network: TransformerConfig
     process: ProcessSpec
     train: TrainSpec
+    method: str = "ggm"
     objective: str = "dense"
     sampling: dict[str, Any] = field(default_factory=dict)
     """Options of `run_chain`."""
 
+    def __post_init__(self) -> None:
+        if self.method != "ggm":
+            raise ValueError(f"method is 'ggm', the only one there is, not {self.method!r}")
+        if self.objective not in OBJECTIVES:
+            raise ValueError(f"objective is one of {', '.join(OBJECTIVES)}, not {self.objective!r}")
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def tiny() -> Recipe:
+    """Fits any data; seconds on a CPU."""
+    return Recipe(
+        name="tiny",
+        about="a network that fits any data and trains in seconds on a CPU: to see that all is in place",
+        tokens="those of the data",
+        network=TransformerConfig(vocab=2, length=1, width=32, layers=2, heads=2),
+        process=ProcessSpec(keep="linear", noise="unigram"),
+        train=TrainSpec(steps=200, batch=16, rate=3e-3, warmup=20, clip=1.0, ema=0.98, checkpoint_every=50, evaluate_every=100),
+    )
 
 
 def digits() -> Recipe:
@@ -88,7 +127,7 @@ def digits() -> Recipe:
         about="scikit-learn's 8×8 digits, cut into 2×2 patches; trains on two CPU cores while you wait",
         tokens="64 k-means codes of 2×2 patches",
         network=TransformerConfig(vocab=64, length=16, width=96, layers=3, heads=4, grid=(4, 4), absolute=True),
-        process=ProcessSpec(steps=4 * 16, keep="linear"),
+        process=ProcessSpec(keep="linear"),
         train=TrainSpec(steps=2500, batch=64, rate=2e-3, warmup=100, weight_decay=0.01, clip=1.0, ema=0.998),
     )
 
@@ -104,7 +143,7 @@ def paper_owt() -> Recipe:
         about="the paper's language model on OpenWebText: packed sequences, Algorithm 1, scalar time",
         tokens="T5's 32100 word pieces",
         network=_paper(32100, None),
-        process=ProcessSpec(steps=4096, keep=0.5, noise="unigram"),
+        process=ProcessSpec(sweeps=4, keep=0.5, noise="unigram"),
         objective="binary",
         train=TrainSpec(
             steps=2_000_000, batch=64, timesteps=32, rate=1e-4, final_rate=1e-6, warmup=8000, decay=2_000_000, ema=0.9999
@@ -120,7 +159,7 @@ def paper_celebahq() -> Recipe:
         about="the paper's model of 256×256 faces, CelebA-HQ: a VQGAN's 32×32 codes, Algorithm 1, scalar time",
         tokens="8192 codes of a VQGAN that shrinks by 8",
         network=_paper(8192, (32, 32)),
-        process=ProcessSpec(steps=4096, keep=0.5, noise="uniform"),
+        process=ProcessSpec(sweeps=4, keep=0.5, noise="uniform"),
         objective="binary",
         train=TrainSpec(steps=1_450_000, batch=2048, rate=1e-4, final_rate=1e-6, warmup=8000, decay=1_000_000, ema=0.9999),
         sampling={"top_p": 0.9, "temperature": [1.05, 1.0], "truncate": "mixture"},
@@ -151,6 +190,7 @@ def paper_800m() -> Recipe:
 
 
 RECIPES: dict[str, Callable[[], Recipe]] = {
+    "tiny": tiny,
     "digits": digits,
     "paper-owt": paper_owt,
     "paper-celebahq": paper_celebahq,
@@ -163,6 +203,6 @@ def recipe(name: str) -> Recipe:
     """A recipe by its name."""
     if name not in RECIPES:
         near = difflib.get_close_matches(name, RECIPES, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"unknown recipe {name!r}; {hint}There are: {', '.join(RECIPES)}")
+        hint = f"did you mean {near[0]!r}? (" if near else "("
+        raise ValueError(f"unknown recipe {name!r}; {hint}there are {', '.join(RECIPES)})")
     return RECIPES[name]()

@@ -1,0 +1,135 @@
+"""How fast training is, against the card's own matrix products and against a plain loop, in one run."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glauber.conditional import Transformer, TransformerConfig
+from glauber.process import NoiseLaw, Process, Schedule
+from glauber.train import Trainer, TrainSpec
+from glauber.train.loop import InMemory
+
+LARGE = TransformerConfig(vocab=32100, length=1024, width=1024, layers=24, heads=16)
+SMALL = TransformerConfig(vocab=27, length=256, width=512, layers=8, heads=8)
+
+
+def bench_train(seconds: float = 10.0, quick: bool = False) -> dict[str, Any]:
+    """Rows of a table: network, loss, batch, tokens per second, model FLOP/s and its share of the matmul rate, peak memory."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    large = replace(LARGE, vocab=512, length=64, width=64, layers=2, heads=4) if quick else LARGE
+    small = replace(SMALL, length=64, width=64, layers=2, heads=4) if quick else SMALL
+    rate = matmul_rate(device, 512 if quick else 8192)
+    rows = []
+    for name, config, batch, objective in (
+        ("large", large, 2 if quick else 32, "dense"),
+        ("large", replace(large, conditioning="time"), 2 if quick else 32, "binary"),
+        ("small", small, 4 if quick else 256, "dense"),
+    ):
+        for how in ("glauber", "plain loop"):
+            row = measure(config, batch, objective, how, device, seconds)
+            row |= {"network": name, "share_of_matmul": row["flops_per_second"] / rate}
+            rows.append(row)
+            print(_line(row), flush=True)
+    return {"device": _device_name(device), "torch": torch.__version__, "matmul_flops_per_second": rate, "rows": rows}
+
+
+def measure(
+    config: TransformerConfig, batch: int, objective: str, how: str, device: torch.device, seconds: float
+) -> dict[str, Any]:
+    """One row: a few steps to warm up, then steps for about `seconds`."""
+    torch.manual_seed(0)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    network = Transformer(config).to(device)
+    process = Process(Schedule.round_robin(config.length, 4 * config.length), NoiseLaw.uniform(config.vocab))
+    tokens = torch.randint(config.vocab, (max(1024, batch), config.length))
+    if how == "glauber":
+        spec = TrainSpec(steps=10**9, batch=batch, rate=1e-4, precision="bf16", clip=1.0)
+        trainer = Trainer(network, process, InMemory(tokens), spec, objective, compiled=device.type == "cuda")
+        step: Callable[[], Any] = trainer.advance
+    else:
+        step = plain_step(network, tokens[:batch].to(device), device)
+    per_step = _time(step, device, seconds)
+    used = torch.cuda.max_memory_allocated() / 1e9 if device.type == "cuda" else float("nan")
+    flops = model_flops(config, batch, 1 if objective == "binary" and how == "glauber" else config.length)
+    return {
+        "how": how,
+        "objective": objective if how == "glauber" else "cross-entropy",
+        "parameters": sum(p.numel() for p in network.parameters()),
+        "length": config.length,
+        "batch": batch,
+        "seconds_per_step": per_step,
+        "tokens_per_second": batch * config.length / per_step,
+        "flops_per_second": flops / per_step,
+        "memory_gb": used,
+    }
+
+
+def plain_step(network: Transformer, tokens: Tensor, device: torch.device) -> Callable[[], Any]:
+    """The least that training can be: one fixed batch, compiled forward and backward, plain cross-entropy, AdamW."""
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-4, fused=True)
+    t, survival = torch.zeros(len(tokens), device=device), torch.full(tokens.shape, 0.5, device=device)
+    forward = torch.compile(network) if device.type == "cuda" else network
+
+    def step() -> None:
+        with torch.autocast(device.type, torch.bfloat16):
+            logits = forward(tokens, t, survival)
+            loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten())
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def model_flops(config: TransformerConfig, batch: int, answered: int) -> float:
+    """A multiply-add counts two, forward and backward three times the forward; the head answers for `answered` sites a row."""
+    D, L = config.width, config.length
+    per_site = config.layers * (2 * 12 * D * D + 4 * L * D)
+    head = 2 * D * config.vocab * answered
+    return 3.0 * batch * (L * per_site + head)
+
+
+def matmul_rate(device: torch.device, size: int) -> float:
+    """FLOP/s of a square bfloat16 product, the best of five."""
+    a, b = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
+    return max(2.0 * size**3 / _time(lambda: a @ b, device, 0.5) for _ in range(5))
+
+
+def _time(step: Callable[[], Any], device: torch.device, seconds: float) -> float:
+    """Seconds per call, after a warm-up, over as many calls as fit."""
+
+    def timed(calls: int) -> float:
+        _wait(device)
+        began = time.perf_counter()
+        for _ in range(calls):
+            step()
+        _wait(device)
+        return (time.perf_counter() - began) / calls
+
+    for _ in range(5):
+        step()
+    once = timed(2)
+    return timed(int(np.clip(seconds / once, 3, 10_000)))
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
+
+
+def _line(row: dict[str, Any]) -> str:
+    return (
+        f"{row['network']:6} {row['objective']:13} {row['how']:10} batch {row['batch']:4}"
+        f"  {row['tokens_per_second']:12,.0f} tokens/s  {row['flops_per_second'] / 1e12:7.1f} TFLOP/s"
+        f"  {row['share_of_matmul']:6.1%} of matmul  {row['memory_gb']:6.1f} GB"
+    )

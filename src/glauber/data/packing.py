@@ -1,0 +1,73 @@
+"""Tokens → rows → shards, each file there whole or not at all."""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from glauber.data.shards import row_dtype
+
+
+class Packer:
+    """The tokens of one split, written as a shard whenever there are more than one holds."""
+
+    def __init__(self, folder: Path, split: str, rows: int, length: int, vocab: int):
+        self.folder, self.split, self.length = folder, split, length
+        self.buffer = np.empty(rows * length, dtype=row_dtype(vocab))
+        self.filled = 0
+        self.shards: list[dict[str, Any]] = []
+        self.counts = np.zeros(vocab, dtype=np.int64)
+
+    @property
+    def waiting(self) -> int:
+        """Whole rows that are not yet written."""
+        return self.filled // self.length
+
+    @property
+    def rows(self) -> int:
+        """Whole rows, written or not."""
+        return self.waiting + sum(int(shard["rows"]) for shard in self.shards)
+
+    def add(self, tokens: np.ndarray) -> None:
+        while len(tokens):
+            if self.filled == len(self.buffer):
+                self.write()
+            part = tokens[: len(self.buffer) - self.filled]
+            self.buffer[self.filled : self.filled + len(part)] = part
+            self.filled, tokens = self.filled + len(part), tokens[len(part) :]
+
+    def write(self) -> None:
+        """The rows that wait, as a shard; what does not fill a row is dropped."""
+        tokens = self.buffer[: self.waiting * self.length]
+        if len(tokens):
+            name = f"{self.split}-{len(self.shards):05d}.bin"
+            little = tokens.astype(tokens.dtype.newbyteorder("<"), copy=False).data
+            write(self.folder / name, little)
+            self.shards.append({"file": name, "rows": self.waiting, "sha256": hashlib.sha256(little).hexdigest()})
+            self.counts += np.bincount(tokens, minlength=len(self.counts))
+        self.filled = 0
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file under a temporary name, synced and then renamed: it is there whole or not at all."""
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        with temporary.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write(path: Path, content: bytes | memoryview) -> None:
+    """A file of this content, whole or not at all."""
+    with replacing(path) as file:
+        file.write(content)

@@ -1,0 +1,250 @@
+"""A training run in a folder: what crashes loses no more than the steps since the last checkpoint.
+
+RUN/config.json     the recipe and the data's hash
+RUN/log.jsonl       a line every few steps
+RUN/checkpoints/    the newest few
+RUN/model/          the averaged weights, as `glauber.load` takes them, once the run is done
+"""
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from glauber.conditional import Denoiser, Transformer
+from glauber.conditional.adapters import Classifier
+from glauber.data import load_digits
+from glauber.evaluate import bound
+from glauber.model import Model, load
+from glauber.process import Process
+from glauber.storage import write_file
+from glauber.train.checkpoint import read_newest, write_checkpoint
+from glauber.train.loop import InMemory
+from glauber.train.recipe import Recipe
+from glauber.train.trainer import Rows, Trainer
+
+MAY_CHANGE = ("steps", "seconds", "checkpoint_every", "keep_checkpoints", "evaluate_every")  # on --resume, of [train]
+LOG_EVERY = 10
+VALID_ROWS = 64
+Say = Callable[[str], None]
+
+
+class Data(NamedTuple):
+    """What a run trains on."""
+
+    train: Rows
+    valid: Rows
+    vocab: int
+    length: int
+    counts: torch.Tensor
+    codec: Any
+    hash: str
+
+
+class Outcome(NamedTuple):
+    """How a run ended."""
+
+    step: int
+    finished: bool
+    model: Path | None
+
+
+def run(plan: Recipe, data: Data, out: Path, resume: bool = False, init: str | None = None, say: Say = print) -> Outcome:
+    """Train `plan` on `data` in the folder `out`, or go on with what is there."""
+    plan = fit(plan, data)
+    _claim(out, plan, data, resume)
+    trainer, process = _trainer(plan, data, init, say)
+    if resume and (newest := read_newest(out / "checkpoints")) is not None:
+        tensors, numbers, complaints = newest
+        for complaint in complaints:
+            say(f"{complaint}; using the one before it")
+        trainer.load_state(tensors, numbers)
+        say(f"going on from step {trainer.step}")
+    _cut_log(out / "log.jsonl", trainer.step)
+    with _stop_signals() as stopped:
+        _loop(trainer, plan, process, data, out, stopped)
+        _save(trainer, out)
+    if not trainer.done:
+        say(f"stopped at step {trainer.step}; nothing is lost, go on with --resume")
+        return Outcome(trainer.step, False, None)
+    about = {"recipe": plan.name, "steps": trainer.step, "seconds": round(trainer.seconds, 1), "data": data.hash}
+    network = trainer.average.network.cpu().eval()
+    model = Model(network, process, data.codec, plan.objective, plan.sampling, about)
+    return Outcome(trainer.step, True, model.save(out / "model", overwrite=True))
+
+
+def fit(plan: Recipe, data: Data) -> Recipe:
+    """The recipe's network in the size of the data."""
+    grid = getattr(data.codec, "grid", None)
+    return replace(plan, network=replace(plan.network, vocab=data.vocab, length=data.length, grid=grid))
+
+
+def digits_data() -> Data:
+    """The embedded digits, as the demo cuts them."""
+    from glauber.codec import PatchCodec
+
+    digits = load_digits()
+    codec = PatchCodec.fit(digits.train, patch=2, vocab=64)
+    tokens, held_out = codec.encode(digits.train), codec.encode(digits.held_out)
+    counts = tokens.flatten().bincount(minlength=codec.vocab)
+    return Data(InMemory(tokens), InMemory(held_out), codec.vocab, tokens.shape[1], counts, codec, "scikit-learn's digits")
+
+
+def shards_data(folder: Path) -> Data:
+    """A folder of token shards."""
+    from glauber.data import open_shards
+
+    shards = open_shards(folder)
+    counts = torch.from_numpy(np.array(shards.counts))
+    return Data(shards.rows("train"), shards.rows("valid"), shards.vocab, shards.length, counts, shards.codec, shards.hash)
+
+
+def _claim(out: Path, plan: Recipe, data: Data, resume: bool) -> None:
+    """Make the folder ours, or check that it is the same run."""
+    config = out / "config.json"
+    ours = json.loads(json.dumps({"recipe": plan.to_dict(), "data": data.hash}))
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file; name a folder with --out")
+    if config.is_file():
+        if not resume:
+            raise ValueError(f"{out} holds a run already; go on with it by --resume, or name another folder with --out")
+        theirs = json.loads(config.read_text())
+        if theirs["data"] != ours["data"]:
+            raise ValueError(f"the run in {out} was trained on other data; name another folder with --out")
+        if (name := _difference(theirs["recipe"], ours["recipe"])) is not None:
+            raise ValueError(f"the run in {out} has another {name}; resume with the same settings, or name another folder")
+    elif out.is_dir() and any(out.iterdir()):
+        raise ValueError(f"{out} is not empty and holds no run; name another folder with --out")
+    out.mkdir(parents=True, exist_ok=True)
+    write_file(config, (json.dumps(ours, indent=2) + "\n").encode())
+
+
+def _difference(old: dict[str, Any], new: dict[str, Any]) -> str | None:
+    """The first setting that differs and must not."""
+    for part, value in new.items():
+        if not isinstance(value, dict):
+            if old.get(part) != value:
+                return part
+            continue
+        for name in value:
+            if old.get(part, {}).get(name) != value[name] and not (part == "train" and name in MAY_CHANGE):
+                return f"{part}.{name}"
+    return None
+
+
+def _trainer(plan: Recipe, data: Data, init: str | None, say: Say) -> tuple[Trainer, Process]:
+    cuda = torch.cuda.is_available()
+    device = torch.device("cuda" if cuda else "cpu")
+    say(f"device {device.type} ({'a GPU is there' if cuda else 'no GPU is there'}), precision {plan.train.precision}")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(plan.train.seed)
+        network = Transformer(plan.network)
+    process = plan.process.build(data.vocab, data.length, data.counts)
+    if init is not None:
+        _start_from(network, load(init), say)
+    parameters = sum(p.numel() for p in network.parameters())
+    say(f"{parameters:,} parameters, {len(data.train):,} rows of {data.length} tokens, {plan.train.steps:,} steps")
+    return Trainer(network.to(device), process, data.train, plan.train, plan.objective), process
+
+
+def _start_from(network: Transformer, other: Model, say: Say) -> None:
+    """Take the weights of a saved model; what depends on the vocabulary or the length is made anew where those differ."""
+    saved, remade = other.network.state_dict(), []
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if name in saved and saved[name].shape == parameter.shape:
+                parameter.copy_(saved[name])
+            elif name.startswith(("embed", "head", "place")):
+                remade.append(name)
+            else:
+                raise ValueError(f"the saved model has another {name}; its width, layers and conditioning must be the recipe's")
+    if remade:
+        say(f"made anew, since the tokens differ: {', '.join(remade)}")
+
+
+def _loop(trainer: Trainer, plan: Recipe, process: Process, data: Data, out: Path, stopped: list[int]) -> None:
+    spec = plan.train
+    with open(out / "log.jsonl", "a") as log, _bar(trainer) as show:
+        losses: list[torch.Tensor] = []
+        since, tokens = time.perf_counter(), 0
+        while not trainer.done and not stopped:
+            losses.append(trainer.advance())
+            tokens += spec.batch * data.length
+            if trainer.step % LOG_EVERY == 0 or trainer.done:
+                loss, now = torch.stack(losses).mean().item(), time.perf_counter()
+                record = {"step": trainer.step, "loss": loss, "tokens_per_second": tokens / (now - since)}
+                losses, since, tokens = [], now, 0
+                if trainer.step % spec.evaluate_every == 0 or trainer.done:
+                    record |= _evaluate(trainer, plan, process, data)
+                    since = time.perf_counter()
+                log.write(json.dumps(record | {"seconds": trainer.seconds}) + "\n")
+                log.flush()
+                show(record)
+            if trainer.step % spec.checkpoint_every == 0 and not trainer.done:
+                _save(trainer, out)
+
+
+def _evaluate(trainer: Trainer, plan: Recipe, process: Process, data: Data) -> dict[str, float]:
+    """The bound on held-out rows, in bits per token, of the averaged network."""
+    if len(data.valid) == 0:
+        return {}
+    rows = torch.from_numpy(data.valid[np.arange(min(VALID_ROWS, len(data.valid)))]).to(trainer.device)
+    network, process = trainer.average.network, process.to(trainer.device)
+    conditional = Denoiser(network) if plan.objective == "dense" else Classifier(network, process)
+    result = bound(conditional, process, rows, draws=8, generator=torch.Generator().manual_seed(0))
+    return {"valid_bits_per_token": result.mean / (np.log(2) * data.length)}
+
+
+def _save(trainer: Trainer, out: Path) -> None:
+    write_checkpoint(out / "checkpoints", *trainer.state(), trainer.spec.keep_checkpoints)
+
+
+def _cut_log(path: Path, step: int) -> None:
+    """Forget what a lost stretch of the run logged; it is done, and logged, again."""
+    if path.is_file():
+        lines = path.read_text().splitlines()
+        kept = [line for line in lines if line.endswith("}") and json.loads(line)["step"] <= step]
+        write_file(path, "".join(f"{line}\n" for line in kept).encode())
+
+
+@contextmanager
+def _stop_signals() -> Iterator[list[int]]:
+    """SIGTERM and SIGINT put their number into the list instead of ending the program; a second one ends it."""
+    caught: list[int] = []
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def note(number: int, frame: FrameType | None) -> None:
+        caught.append(number)
+        signal.signal(number, before[signal.Signals(number)])
+
+    for number in before:
+        signal.signal(number, note)
+    try:
+        yield caught
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _bar(trainer: Trainer) -> Iterator[Callable[[dict[str, Any]], None]]:
+    from tqdm.auto import tqdm
+
+    every = 0.2 if sys.stderr.isatty() else 10.0  # seconds; a log file wants few lines
+    total = trainer.spec.steps if trainer.spec.seconds is None else None
+    with tqdm(total=total, initial=trainer.step, desc="train", unit="step", dynamic_ncols=True, mininterval=every) as shown:
+
+        def show(record: dict[str, Any]) -> None:
+            shown.set_postfix(loss=f"{record['loss']:.3f}", tokens=f"{record['tokens_per_second']:,.0f}/s", refresh=False)
+            shown.update(record["step"] - shown.n)
+
+        yield show

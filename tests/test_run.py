@@ -1,0 +1,191 @@
+"""A training run in a folder: stopped, killed, damaged, resumed, and refused."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import glauber
+from glauber.data import open_shards, prepare
+from glauber.train import recipe
+from glauber.train.checkpoint import checkpoints, read_newest, write_checkpoint
+from glauber.train.run import run, shards_data
+from glauber.train.settings import apply_settings, parse_settings, read_settings
+
+SETTINGS = [
+    "train.steps=40",
+    "train.decay=40",
+    "train.checkpoint_every=5",
+    "train.batch=4",
+    "train.evaluate_every=20",
+    "network.width=16",
+]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "a.txt").write_text("the cat sat on the mat and the dog sat on the log. " * 200)
+    prepare([folder / "a.txt"], folder / "shards", "char", 16, progress=False)
+    return folder / "shards"
+
+
+def command(data: Path, out: Path, *more: str) -> list[str]:
+    words = [sys.executable, "-m", "glauber", "train", "--recipe", "tiny", "--data", str(data), "--out", str(out), *more]
+    return words + [f"--set={setting}" for setting in SETTINGS]
+
+
+def call(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*arguments), capture_output=True, text=True)  # type: ignore[arg-type]
+
+
+def digest(out: Path) -> str:
+    return hashlib.sha256((out / "model" / "model.safetensors").read_bytes()).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def straight(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nobody disturbed."""
+    out = tmp_path_factory.mktemp("runs") / "straight"
+    result = call(data, out)
+    assert result.returncode == 0, result.stderr
+    return out
+
+
+def plan():
+    return apply_settings(recipe("tiny"), parse_settings(SETTINGS))
+
+
+def test_a_run_leaves_a_model_a_log_and_its_newest_checkpoints(straight, data):
+    model = glauber.load(straight / "model")
+    assert len(model.sample(1, seed=0)[0]) > 0
+    assert [path.name for path in checkpoints(straight / "checkpoints")] == ["step-00000035", "step-00000040"]
+    log = [json.loads(line) for line in (straight / "log.jsonl").read_text().splitlines()]
+    assert [record["step"] for record in log] == [10, 20, 30, 40]
+    assert log[-1]["valid_bits_per_token"] > 0
+    assert model.about["data"] == open_shards(data).hash
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_stopped_or_killed_run_goes_on_to_the_same_weights(how, straight, data, tmp_path):
+    out = tmp_path / "run"
+    for moment in (5, 15):
+        process = subprocess.Popen(command(data, out, "--resume"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        while process.poll() is None and not any(int(p.name[5:]) >= moment for p in checkpoints(out / "checkpoints")):
+            time.sleep(0.002)
+        process.send_signal(how)
+        said = process.communicate()[0]
+        if how == signal.SIGTERM and not (out / "model").exists():
+            assert process.returncode == 0
+            assert "go on with --resume" in said
+    assert call(data, out, "--resume").returncode == 0
+    assert digest(out) == digest(straight)
+    logs = [[json.loads(line)["loss"] for line in (path / "log.jsonl").read_text().splitlines()] for path in (out, straight)]
+    assert logs[0][-1] == pytest.approx(logs[1][-1], rel=0.2)  # the mean over the steps since the last line
+
+
+def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_it_used(data, tmp_path):
+    out, undisturbed = tmp_path / "run", tmp_path / "undisturbed"
+    run(plan(), shards_data(data), undisturbed, say=lambda _: None)
+    assert run(replace_steps(20), shards_data(data), out, say=lambda _: None).finished
+    newest = checkpoints(out / "checkpoints")[-1]
+    weights = newest / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    said: list[str] = []
+    assert run(plan(), shards_data(data), out, resume=True, say=said.append).step == 40
+    assert any(newest.name in line and "damaged" in line for line in said)
+    assert "going on from step 15" in said
+    assert digest(out) == digest(undisturbed)
+
+
+def replace_steps(steps: int):
+    """The same run, ended early; the cosine ends where the long one's does."""
+    return replace(plan(), train=replace(plan().train, steps=steps))
+
+
+def test_an_existing_run_is_refused_without_resume_and_other_settings_with_it(straight, data):
+    assert "holds a run already" in call(data, straight).stderr
+    changed = replace(plan(), train=replace(plan().train, batch=8))
+    with pytest.raises(ValueError, match=r"another train\.batch"):
+        run(changed, shards_data(data), straight, resume=True)
+
+
+def test_a_folder_of_something_else_is_refused(data, tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(ValueError, match="not empty and holds no run"):
+        run(plan(), shards_data(data), tmp_path, resume=True)
+
+
+def test_resume_on_an_empty_folder_starts_at_step_0(straight, data, tmp_path):
+    assert call(data, tmp_path / "new", "--resume").returncode == 0
+    assert digest(tmp_path / "new") == digest(straight)
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_older_ones(tmp_path, monkeypatch):
+    tensors = {"weights": {"a": torch.arange(4.0)}}
+    write_checkpoint(tmp_path, tensors, {"step": 1}, keep=1)
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="checkpoint of step 2 could not be written: No space left"):
+        write_checkpoint(tmp_path, {"weights": {"a": torch.zeros(4)}}, {"step": 2}, keep=1)
+    monkeypatch.undo()
+    found = read_newest(tmp_path)
+    assert found is not None
+    assert torch.equal(found[0]["weights"]["a"], tensors["weights"]["a"])
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
+
+
+def test_training_starts_from_a_saved_model_and_says_what_it_made_anew(straight, data, tmp_path):
+    (tmp_path / "b.txt").write_text("0123456789 " * 400)
+    prepare([tmp_path / "b.txt"], tmp_path / "other", "char", 16, progress=False)
+    said: list[str] = []
+    run(replace_steps(1), shards_data(tmp_path / "other"), tmp_path / "run", init=str(straight / "model"), say=said.append)
+    assert any("made anew" in line and "embed.weight" in line and "head.weight" in line for line in said)
+    wider = apply_settings(plan(), {"network.width": 32})
+    with pytest.raises(ValueError, match="must be the recipe's"):
+        run(wider, shards_data(data), tmp_path / "wide", init=str(straight / "model"), say=lambda _: None)
+
+
+def test_training_by_the_clock_stops_by_it(data, tmp_path):
+    timed = replace(plan(), train=replace(plan().train, steps=10**9, seconds=0.5))
+    outcome = run(timed, shards_data(data), tmp_path / "run", say=lambda _: None)
+    assert outcome.finished
+    assert 1 < outcome.step < 10**9
+
+
+@pytest.mark.parametrize(
+    ("setting", "about"),
+    [
+        ("train.stpes=3", "did you mean 'train.steps'"),
+        ("steps=3", "unknown setting 'steps'"),
+        ("train=3", "is a group of settings"),
+        ("train.steps=many", "is a whole number"),
+        ("train.steps", "reads name=value"),
+        ("objective=dens", "objective is one of"),
+        ("method=mdlm", "method is 'ggm'"),
+        ("train.precision=fp8", "precision is fp32 or bf16"),
+    ],
+)
+def test_a_wrong_setting_is_refused_with_the_nearest_right_one(setting, about):
+    with pytest.raises(ValueError, match=about):
+        apply_settings(recipe("tiny"), parse_settings([setting]))
+
+
+def test_settings_come_from_a_file_and_from_words(tmp_path):
+    (tmp_path / "s.toml").write_text('objective = "marginal"\n[train]\nsteps = 7\nrate = 1\n[process]\nkeep = [0.5, 0.4]\n')
+    changed = apply_settings(recipe("tiny"), read_settings(tmp_path / "s.toml") | parse_settings(["train.steps=9"]))
+    assert (changed.objective, changed.train.steps, changed.train.rate) == ("marginal", 9, 1.0)
+    assert changed.process.keep == (0.5, 0.4)
+    with pytest.raises(ValueError, match="cannot be read as TOML"):
+        read_settings(tmp_path / "absent.toml")
