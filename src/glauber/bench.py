@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -10,11 +12,14 @@ import torch
 from torch import Tensor
 
 from glauber.conditional import Transformer, TransformerConfig
+from glauber.data import prepare
 from glauber.process import NoiseLaw, Process, Schedule
 from glauber.train import Trainer, TrainSpec
-from glauber.train.loop import InMemory
+from glauber.train.trainer import Rows
 
 LARGE = TransformerConfig(vocab=32100, length=1024, width=1024, layers=24, heads=16)
+HOW = ("glauber", "fixed batch", "plain loop")
+"""Trained from shards on the disk; the same with one batch that never changes; and the least that training can be."""
 SMALL = TransformerConfig(vocab=27, length=256, width=512, layers=8, heads=8)
 
 
@@ -30,7 +35,7 @@ def bench_train(seconds: float = 10.0, quick: bool = False) -> dict[str, Any]:
         ("large", replace(large, conditioning="time"), 2 if quick else 32, "binary"),
         ("small", small, 4 if quick else 256, "dense"),
     ):
-        for how in ("glauber", "plain loop"):
+        for how in HOW:
             row = measure(config, batch, objective, how, device, seconds)
             row |= {"network": name, "share_of_matmul": row["flops_per_second"] / rate}
             rows.append(row)
@@ -47,19 +52,24 @@ def measure(
         torch.cuda.reset_peak_memory_stats()
     network = Transformer(config).to(device)
     process = Process(Schedule.round_robin(config.length, 4 * config.length), NoiseLaw.uniform(config.vocab))
-    tokens = torch.randint(config.vocab, (max(1024, batch), config.length))
-    if how == "glauber":
-        spec = TrainSpec(steps=10**9, batch=batch, rate=1e-4, precision="bf16", clip=1.0)
-        trainer = Trainer(network, process, InMemory(tokens), spec, objective, compiled=device.type == "cuda")
-        step: Callable[[], Any] = trainer.advance
-    else:
-        step = plain_step(network, tokens[:batch].to(device), device)
-    per_step = _time(step, device, seconds)
+    with TemporaryDirectory() as folder:
+        rows = random_shards(Path(folder), config, max(1024, batch))
+        if how == "plain loop":
+            tokens = torch.from_numpy(rows[np.arange(batch)]).to(device)
+            step: Callable[[], Any] = plain_step(network, tokens, device)
+        else:
+            spec = TrainSpec(steps=10**9, batch=batch, rate=1e-4, precision="bf16", clip=1.0)
+            trainer = Trainer(network, process, rows, spec, objective, compiled=device.type == "cuda")
+            if how == "fixed batch":
+                fixed = trainer.batch()
+                trainer.batch = lambda: fixed  # type: ignore[method-assign]
+            step = trainer.advance
+        per_step = _time(step, device, seconds)
     used = torch.cuda.max_memory_allocated() / 1e9 if device.type == "cuda" else float("nan")
-    flops = model_flops(config, batch, 1 if objective == "binary" and how == "glauber" else config.length)
+    flops = model_flops(config, batch, 1 if objective == "binary" and how != "plain loop" else config.length)
     return {
         "how": how,
-        "objective": objective if how == "glauber" else "cross-entropy",
+        "objective": objective if how != "plain loop" else "cross-entropy",
         "parameters": sum(p.numel() for p in network.parameters()),
         "length": config.length,
         "batch": batch,
@@ -68,6 +78,12 @@ def measure(
         "flops_per_second": flops / per_step,
         "memory_gb": used,
     }
+
+
+def random_shards(folder: Path, config: TransformerConfig, rows: int) -> Rows:
+    """Random tokens, prepared as any data is."""
+    np.save(folder / "tokens.npy", np.random.default_rng(0).integers(config.vocab, size=(rows, config.length), dtype=np.int32))
+    return prepare([folder / "tokens.npy"], folder / "shards", vocab=config.vocab, valid=0.0, progress=False).rows("train")
 
 
 def plain_step(network: Transformer, tokens: Tensor, device: torch.device) -> Callable[[], Any]:
@@ -129,7 +145,7 @@ def _device_name(device: torch.device) -> str:
 
 def _line(row: dict[str, Any]) -> str:
     return (
-        f"{row['network']:6} {row['objective']:13} {row['how']:10} batch {row['batch']:4}"
+        f"{row['network']:6} {row['objective']:13} {row['how']:11} batch {row['batch']:4}"
         f"  {row['tokens_per_second']:12,.0f} tokens/s  {row['flops_per_second'] / 1e12:7.1f} TFLOP/s"
         f"  {row['share_of_matmul']:6.1%} of matmul  {row['memory_gb']:6.1f} GB"
     )
