@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import zstandard
 from refusals import refused
 
 from glauber.codec import TokenizerCodec
@@ -96,7 +97,6 @@ def test_every_format_gives_the_same_documents(tmp_path):
 
 
 def test_zst_gives_the_same_documents(tmp_path):
-    zstandard = pytest.importorskip("zstandard")
     frames = [zstandard.ZstdCompressor().compress(part) for part in (lines()[:99], lines()[99:])]
     (tmp_path / "a.jsonl.zst").write_bytes(b"".join(frames))
     assert documents_of(Sources([tmp_path / "a.jsonl.zst"])) == DOCUMENTS

@@ -15,7 +15,6 @@ from refusals import refused
 from glauber.codec import ByteCodec, CharCodec, TokenizerCodec, codec_from_dict, text_codec
 
 TEXTS = ["It was the best of times,\n\n  it was the worst", "of times; café — “so” 你好 😀\t(1859).", "", "\r\n \x00 a"]
-T5 = Path(__file__).parents[2] / "shared" / "data" / "t5" / "tokenizer.json"
 
 
 def words(count: int = 3000, seed: int = 0) -> list[str]:
@@ -147,14 +146,21 @@ def test_a_lossy_tokenizer_says_so_and_remembers_it(tmp_path):
     assert not codec_from_dict(lossy.to_dict(), {}).lossless
 
 
-@pytest.mark.skipif(not T5.is_file(), reason="the T5 tokenizer is not in this checkout")
-def test_the_papers_tokenizer_has_32100_tokens_and_ends_in_1():
-    codec = text_codec(T5)
-    assert (codec.vocab, codec.end, codec.lossless) == (32100, 1, False)
-    assert codec.encode("Hello world") == [8774, 296]
-    assert codec.decode([8774, 296, 1]) == "Hello world"
-    assert codec.end not in codec.encode("a <s>struck</s> word")
-    assert codec_from_dict(json.loads(json.dumps(codec.to_dict())), {}).encode("Hello world") == [8774, 296]
+def test_a_tokenizer_of_the_papers_kind_ends_in_its_own_end_of_text(tmp_path):
+    """T5's format: a Unigram model behind a metaspace, padding 0, `</s>` 1, unknown 2; here with a few words of its own."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁Hello", -1.0), ("▁world", -2.0), ("▁", -3.0), ("s", -4.0)]
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=2))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    tokenizer.add_special_tokens(["<pad>", "</s>", "<unk>"])
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    codec = text_codec(tmp_path / "tokenizer.json")
+    assert (codec.vocab, codec.end, codec.lossless) == (7, 1, False)
+    assert codec.encode("Hello world") == [3, 4]
+    assert codec.decode([3, 4, 1]) == "Hello world"
+    assert codec.end not in codec.encode("Hello </s> world")
+    assert codec_from_dict(json.loads(json.dumps(codec.to_dict())), {}).encode("Hello world") == [3, 4]
 
 
 def test_importing_the_codecs_does_not_import_tokenizers():
