@@ -74,6 +74,13 @@ def test_a_run_leaves_a_model_a_log_and_its_newest_checkpoints(straight, data):
     assert model.about["data"] == open_shards(data).hash
 
 
+def test_a_run_is_loaded_by_its_folder_once_it_has_a_model(straight, data, tmp_path):
+    assert glauber.load(straight).sample(1, seed=0) == glauber.load(straight / "model").sample(1, seed=0)
+    (tmp_path / "log.jsonl").write_text("")
+    with pytest.raises(ValueError, match="has no model yet"):
+        glauber.load(tmp_path)
+
+
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_a_stopped_or_killed_run_goes_on_to_the_same_weights(how, straight, data, tmp_path):
     out = tmp_path / "run"

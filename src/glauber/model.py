@@ -260,7 +260,7 @@ class Model(nn.Module):
 
 
 def load(name: str | os.PathLike[str], device: torch.device | str = "cpu") -> Model:
-    """A model by its folder, its bundled name, or its id on the Hugging Face hub ("owner/name")."""
+    """A model by its folder, its training run's folder, its bundled name, or its id on the Hugging Face hub ("owner/name")."""
     return Model.from_config(*read_model(name)).to(device).eval()
 
 

@@ -58,12 +58,18 @@ def find(name: str | os.PathLike[str]) -> Path:
     if isinstance(name, str) and (BUNDLED / name / CONFIG).is_file():
         return BUNDLED / name
     folder = Path(name)
+    if (folder / "log.jsonl").is_file():  # a training run
+        folder /= "model"
+        if not folder.is_dir():
+            raise ValueError(f"the run in {name} has no model yet; go on with it by glauber train --resume")
     if folder.is_dir():
         if not (folder / CONFIG).is_file():
             raise ValueError(f"{folder} is not a model: it has no {CONFIG}")
         return folder
     if folder.exists() or str(name).count("/") != 1:
-        raise ValueError(f"no model {str(name)!r}: give a folder that holds {CONFIG} and {WEIGHTS}, or a hub id owner/name")
+        raise ValueError(
+            f"no model {str(name)!r}: give a run's folder, one that holds {CONFIG} and {WEIGHTS}, or a hub id owner/name"
+        )
     from huggingface_hub import snapshot_download
 
     try:
