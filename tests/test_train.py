@@ -66,7 +66,7 @@ def test_the_average_follows_the_recursion_and_forgets_its_start():
     average, by_hand = Average(model, 0.9), 5.0
     for n in range(100):
         nn.init.constant_(model.weight, float(n % 7))
-        average.update(model)
+        average.update(list(model.parameters()))
         decay = min(0.9, (1 + n) / (10 + n))
         by_hand = decay * by_hand + (1 - decay) * (n % 7)
     assert average.network.weight.item() == pytest.approx(by_hand, rel=1e-5)

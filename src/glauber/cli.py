@@ -85,15 +85,21 @@ def train(
     init: Annotated[str | None, typer.Option(help="Start from the weights of this model.")] = None,
 ) -> None:
     """Train a model. Stop it when you like: --resume goes on, to the same weights bit for bit."""
+    from glauber.train.parallel import processes
+    from glauber.train.recipe import Recipe
     from glauber.train.recipe import recipe as find_recipe
-    from glauber.train.run import digits_data, run, shards_data
+    from glauber.train.run import Data, digits_data, run, shards_data
     from glauber.train.settings import apply_settings, parse_settings, read_settings
 
-    plan = find_recipe(recipe)
-    plan = apply_settings(plan, (read_settings(config) if config is not None else {}) | parse_settings(settings or []))
-    if data is None and plan.name != "digits":
-        raise ValueError(f"the recipe {plan.name} needs --data, a folder that `glauber prepare` made")
-    outcome = run(plan, digits_data() if data is None else shards_data(data), out, resume, init)
+    def read() -> tuple[Recipe, Data]:
+        plan = find_recipe(recipe)
+        plan = apply_settings(plan, (read_settings(config) if config is not None else {}) | parse_settings(settings or []))
+        if data is None and plan.name != "digits":
+            raise ValueError(f"the recipe {plan.name} needs --data, a folder that `glauber prepare` made")
+        return plan, digits_data() if data is None else shards_data(data)
+
+    with processes() as world:
+        outcome = run(*world.together(read), out, resume, init, world=world)
     if outcome.model is not None:
         print(f"done: {outcome.step} steps, the model is in {outcome.model}")
 
@@ -228,7 +234,18 @@ def main() -> None:
         if not isinstance(error, MemoryError) and "memory" not in str(error):
             raise
         code = _refuse("this needs more memory than there is; ask for fewer samples, or a smaller network or batch")
-    sys.exit(code if isinstance(code, int) else 0)
+    except SystemExit as leaving:
+        code = leaving.code
+    _exit(code if isinstance(code, int) else 0)
+
+
+def _exit(code: int) -> None:
+    """Leave. One of several processes leaves at once: gloo's threads may hold tensors as Python ends, which would abort it."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def _refuse(sentence: str) -> int:

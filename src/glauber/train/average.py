@@ -4,7 +4,7 @@ import copy
 from typing import Generic, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -19,7 +19,8 @@ class Average(Generic[Network]):
         self.network, self.decay, self.updates = copy.deepcopy(network).requires_grad_(False), decay, 0
 
     @torch.no_grad()
-    def update(self, network: Network) -> None:
+    def update(self, parameters: list[nn.Parameter]) -> None:
+        """One step towards `parameters`, which are the network's, in its order."""
         decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
         self.updates += 1
-        torch._foreach_lerp_(list(self.network.parameters()), list(network.parameters()), 1 - decay)
+        torch._foreach_lerp_(list(self.network.parameters()), list[Tensor](parameters), 1 - decay)

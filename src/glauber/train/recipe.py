@@ -10,6 +10,7 @@ from torch import Tensor
 from glauber.conditional import TransformerConfig
 from glauber.objective import OBJECTIVES
 from glauber.process import NoiseLaw, Process, Schedule
+from glauber.train.parallel import KINDS
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,8 @@ class TrainSpec:
     evaluate_every: int = 1000
     """Steps between validation bounds."""
     seed: int = 0
+    parallel: str = "ddp"
+    """Under `torchrun`: "ddp", every process holds all weights, or "fsdp", each holds its share of them."""
 
     def __post_init__(self) -> None:
         if min(self.steps, self.batch, self.timesteps, self.checkpoint_every, self.keep_checkpoints, self.evaluate_every) < 1:
@@ -78,6 +81,8 @@ class TrainSpec:
             )
         if self.precision not in ("fp32", "bf16"):
             raise ValueError(f"train.precision is fp32 or bf16, not {self.precision!r}")
+        if self.parallel not in KINDS:
+            raise ValueError(f"train.parallel is {' or '.join(KINDS)}, not {self.parallel!r}")
         if self.seconds is not None and self.seconds <= 0:
             raise ValueError("train.seconds must be above 0")
 

@@ -7,6 +7,7 @@ RUN/model/          the averaged weights, as `glauber.load` takes them, once the
 """
 
 import json
+import os
 import signal
 import sys
 import time
@@ -29,10 +30,12 @@ from glauber.process import Process
 from glauber.storage import write_file
 from glauber.train.checkpoint import read_newest, write_checkpoint
 from glauber.train.loop import InMemory
+from glauber.train.parallel import ALONE, Shared, World, whole
 from glauber.train.recipe import Recipe
 from glauber.train.trainer import Rows, Trainer
 
-MAY_CHANGE = ("steps", "seconds", "checkpoint_every", "keep_checkpoints", "evaluate_every")  # on --resume, of [train]
+# Of [train], on --resume.
+MAY_CHANGE = ("steps", "seconds", "checkpoint_every", "keep_checkpoints", "evaluate_every", "parallel")
 LOG_EVERY = 10
 VALID_ROWS = 64
 Say = Callable[[str], None]
@@ -58,28 +61,39 @@ class Outcome(NamedTuple):
     model: Path | None
 
 
-def run(plan: Recipe, data: Data, out: Path, resume: bool = False, init: str | None = None, say: Say = print) -> Outcome:
-    """Train `plan` on `data` in the folder `out`, or go on with what is there."""
+def run(
+    plan: Recipe,
+    data: Data,
+    out: Path,
+    resume: bool = False,
+    init: str | None = None,
+    say: Say = print,
+    world: World = ALONE,
+) -> Outcome:
+    """Train `plan` on `data` in the folder `out`, or go on with what is there. Every process of `world` calls it."""
     plan = fit(plan, data)
-    _claim(out, plan, data, resume)
-    trainer, process = _trainer(plan, data, init, say)
-    if resume and (newest := read_newest(out / "checkpoints")) is not None:
+    say = say if world.first else _silence
+    world.together(lambda: world.rows(plan.train.batch))
+    world.together(lambda: _claim(out, plan, data, resume) if world.first else None)
+    trainer, process = world.together(lambda: _trainer(plan, data, init, say, world))
+    if resume and (newest := world.together(lambda: read_newest(out / "checkpoints", world, trainer.empty))) is not None:
         tensors, numbers, complaints = newest
         for complaint in complaints:
             say(f"{complaint}; using the one before it")
         trainer.load_state(tensors, numbers)
         say(f"going on from step {trainer.step}")
-    _cut_log(out / "log.jsonl", trainer.step)
-    with _stop_signals() as stopped:
+    world.together(lambda: _cut_log(out / "log.jsonl", trainer.step) if world.first else None)
+    with _stop_signals(world) as stopped:
         _loop(trainer, plan, process, data, out, stopped)
         _save(trainer, out)
     if not trainer.done:
         say(f"stopped at step {trainer.step}; nothing is lost, go on with --resume")
         return Outcome(trainer.step, False, None)
     about = {"recipe": plan.name, "steps": trainer.step, "seconds": round(trainer.seconds, 1), "data": data.hash}
-    network = trainer.average.network.cpu().eval()
+    network = whole(trainer.average.network, world).eval()
     model = Model(network, process, data.codec, plan.objective, plan.sampling, about)
-    return Outcome(trainer.step, True, model.save(out / "model", overwrite=True))
+    saved = world.together(lambda: model.save(out / "model", overwrite=True) if world.first else None)
+    return Outcome(trainer.step, True, saved)
 
 
 def fit(plan: Recipe, data: Data) -> Recipe:
@@ -104,6 +118,7 @@ def shards_data(folder: Path) -> Data:
     from glauber.data import open_shards
 
     shards = open_shards(folder)
+    shards.verify()
     counts = torch.from_numpy(np.array(shards.counts))
     return Data(shards.rows("train"), shards.rows("valid"), shards.vocab, shards.length, counts, shards.codec, shards.hash)
 
@@ -141,10 +156,18 @@ def _difference(old: dict[str, Any], new: dict[str, Any]) -> str | None:
     return None
 
 
-def _trainer(plan: Recipe, data: Data, init: str | None, say: Say) -> tuple[Trainer, Process]:
-    cuda = torch.cuda.is_available()
-    device = torch.device("cuda" if cuda else "cpu")
-    say(f"device {device.type} ({'a GPU is there' if cuda else 'no GPU is there'}), precision {plan.train.precision}")
+def _silence(words: str) -> None:
+    pass
+
+
+def _trainer(plan: Recipe, data: Data, init: str | None, say: Say, world: World) -> tuple[Trainer, Process]:
+    device = world.device
+    why = "a GPU is there" if device.type == "cuda" else "no GPU is there"
+    compiled = device.type == "cuda" and world.size == 1
+    whether = "its blocks compiled, which pays after a minute" if compiled else "not compiled"
+    say(f"device {device.type} ({why}), precision {plan.train.precision}; the network is {whether}")
+    if world.size > 1:
+        say(f"{world.size} processes by {plan.train.parallel}, {plan.train.batch // world.size} rows of each batch for each")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(plan.train.seed)
         network = Transformer(plan.network)
@@ -153,7 +176,7 @@ def _trainer(plan: Recipe, data: Data, init: str | None, say: Say) -> tuple[Trai
         _start_from(network, load(init), say)
     parameters = sum(p.numel() for p in network.parameters())
     say(f"{parameters:,} parameters, {len(data.train):,} rows of {data.length} tokens, {plan.train.steps:,} steps")
-    return Trainer(network.to(device), process, data.train, plan.train, plan.objective), process
+    return Trainer(network.to(device), process, data.train, plan.train, plan.objective, compiled, world), process
 
 
 def _start_from(network: Transformer, other: Model, say: Say) -> None:
@@ -172,15 +195,18 @@ def _start_from(network: Transformer, other: Model, say: Say) -> None:
 
 
 def _loop(trainer: Trainer, plan: Recipe, process: Process, data: Data, out: Path, stopped: list[int]) -> None:
-    spec = plan.train
-    with open(out / "log.jsonl", "a") as log, _bar(trainer) as show:
+    spec, world, stop = plan.train, trainer.world, False
+    with open(out / "log.jsonl" if world.first else os.devnull, "a") as log, _bar(trainer) as show:
         losses: list[torch.Tensor] = []
         since, tokens = time.perf_counter(), 0
-        while not trainer.done and not stopped:
+        while not trainer.done and not stop:
             losses.append(trainer.advance())
+            trainer.seconds, stop = world.agree(trainer.seconds, bool(stopped))
             tokens += spec.batch * data.length
             if trainer.step % LOG_EVERY == 0 or trainer.done:
-                loss, now = torch.stack(losses).mean().item(), time.perf_counter()
+                began = time.perf_counter()
+                loss, now = world.mean(torch.stack(losses).mean()).item(), time.perf_counter()
+                trainer.seconds += now - began  # a GPU runs behind; here we wait for it
                 record = {"step": trainer.step, "loss": loss, "tokens_per_second": tokens / (now - since)}
                 losses, since, tokens = [], now, 0
                 if trainer.step % spec.evaluate_every == 0 or trainer.done:
@@ -198,14 +224,14 @@ def _evaluate(trainer: Trainer, plan: Recipe, process: Process, data: Data) -> d
     if len(data.valid) == 0:
         return {}
     rows = torch.from_numpy(data.valid[np.arange(min(VALID_ROWS, len(data.valid)))]).to(trainer.device)
-    network, process = trainer.average.network, process.to(trainer.device)
+    network, process = Shared(trainer.average.network, trainer.world), process.to(trainer.device)
     conditional = Denoiser(network) if plan.objective == "dense" else Classifier(network, process)
     result = bound(conditional, process, rows, draws=8, generator=torch.Generator().manual_seed(0))
     return {"valid_bits_per_token": result.mean / (np.log(2) * data.length)}
 
 
 def _save(trainer: Trainer, out: Path) -> None:
-    write_checkpoint(out / "checkpoints", *trainer.state(), trainer.spec.keep_checkpoints)
+    write_checkpoint(out / "checkpoints", *trainer.state(), trainer.spec.keep_checkpoints, trainer.world, trainer.sharded)
 
 
 def _cut_log(path: Path, step: int) -> None:
@@ -217,14 +243,18 @@ def _cut_log(path: Path, step: int) -> None:
 
 
 @contextmanager
-def _stop_signals() -> Iterator[list[int]]:
-    """SIGTERM and SIGINT put their number into the list instead of ending the program; a second one ends it."""
+def _stop_signals(world: World) -> Iterator[list[int]]:
+    """SIGTERM and SIGINT put their number into the list instead of ending the program; a second one ends it.
+
+    One of several processes waits for the others; torchrun, which passes signals on, ends it if that takes too long.
+    """
     caught: list[int] = []
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
     def note(number: int, frame: FrameType | None) -> None:
         caught.append(number)
-        signal.signal(number, before[signal.Signals(number)])
+        if world.size == 1:
+            signal.signal(number, before[signal.Signals(number)])
 
     for number in before:
         signal.signal(number, note)
@@ -241,7 +271,8 @@ def _bar(trainer: Trainer) -> Iterator[Callable[[dict[str, Any]], None]]:
 
     every = 0.2 if sys.stderr.isatty() else 10.0  # seconds; a log file wants few lines
     total = trainer.spec.steps if trainer.spec.seconds is None else None
-    with tqdm(total=total, initial=trainer.step, desc="train", unit="step", dynamic_ncols=True, mininterval=every) as shown:
+    style = {"desc": "train", "unit": "step", "dynamic_ncols": True, "mininterval": every, "disable": not trainer.world.first}
+    with tqdm(total=total, initial=trainer.step, **style) as shown:
 
         def show(record: dict[str, Any]) -> None:
             shown.set_postfix(loss=f"{record['loss']:.3f}", tokens=f"{record['tokens_per_second']:,.0f}/s", refresh=False)

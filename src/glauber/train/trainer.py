@@ -15,6 +15,7 @@ from glauber.process import Process
 from glauber.process.draws import Keyed
 from glauber.train.average import Average
 from glauber.train.order import shuffled
+from glauber.train.parallel import ALONE, World, cut_like, distribute
 from glauber.train.recipe import TrainSpec
 
 
@@ -30,7 +31,8 @@ class Trainer:
     """The network, its average, its optimiser and where they stand.
 
     `advance` makes one step. `state` and `load_state` carry everything that the next step depends on, so that a run which was
-    stopped and one which was not have the same weights to the bit.
+    stopped and one which was not have the same weights to the bit. In a `world` of several processes each trains on its share
+    of every batch.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Trainer:
         spec: TrainSpec,
         objective: str = "dense",
         compiled: bool = False,
+        world: World = ALONE,
     ):
         if len(rows) == 0:
             raise ValueError("the training data has no rows")
@@ -52,19 +55,26 @@ class Trainer:
             raise ValueError("the network and the process must have the same vocabulary and length")
         if objective != "dense":
             require_classifiable(process)
-        self.optimizer = torch.optim.AdamW(
-            network.parameters(), lr=0.0, betas=spec.betas, eps=spec.eps, weight_decay=spec.weight_decay, fused=True
-        )
+        self.world, self.ours = world, world.rows(spec.batch)
         self.average = Average(network, spec.ema)
         if compiled:  # block by block: one compilation serves all layers
             for block in network.blocks:
                 block.compile()
+        self.forward = distribute(network, self.average.network, spec.parallel, world)
+        self.optimizer = torch.optim.AdamW(
+            network.parameters(), lr=0.0, betas=spec.betas, eps=spec.eps, weight_decay=spec.weight_decay, fused=True
+        )
         self.step, self.seconds = 0, 0.0
         self.loss_of, self.options = _objective(objective, network, spec)
 
     @property
     def device(self) -> torch.device:
         return self.network.embed.weight.device
+
+    @property
+    def sharded(self) -> bool:
+        """Whether no process holds all weights."""
+        return self.world.size > 1 and self.spec.parallel == "fsdp"
 
     @property
     def done(self) -> bool:
@@ -77,26 +87,26 @@ class Trainer:
         return max(self.step / self.spec.steps, clock)
 
     def advance(self) -> Tensor:
-        """One step; the loss, a tensor so that reading it may wait."""
+        """One step; the loss of our rows, a tensor so that reading it may wait."""
         began = time.perf_counter()
         spec = self.spec
         with torch.autocast(self.device.type, torch.bfloat16, enabled=spec.precision == "bf16"):
-            loss = self.loss_of(self.network, self.process, self.batch(), generator=self.draws(), **self.options)
+            loss = self.loss_of(self.forward, self.process, self.batch(), generator=self.draws(), **self.options)
         loss.backward()  # type: ignore[no-untyped-call]
         if spec.clip is not None:
-            torch.nn.utils.clip_grad_norm_(self.network.parameters(), spec.clip)
+            torch.nn.utils.clip_grad_norm_(self.optimizer.param_groups[0]["params"], spec.clip)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.step, spec, self.progress if spec.seconds is not None else None)
         self.optimizer.step()
         self.optimizer.zero_grad()
-        self.average.update(self.network)
+        self.average.update(self.optimizer.param_groups[0]["params"])
         self.step += 1
         self.seconds += time.perf_counter() - began
         return loss.detach()
 
     def batch(self) -> Tensor:
-        """(B, L) the rows of this step: each epoch goes through all rows in an order of its own."""
-        place = self.step * self.spec.batch + np.arange(self.spec.batch)
+        """(B, L) our rows of this step: each epoch goes through all rows in an order of its own."""
+        place = self.step * self.spec.batch + np.arange(self.spec.batch)[self.ours]
         epoch, within = np.divmod(place, len(self.rows))
         index = np.empty_like(place)
         for number in np.unique(epoch):
@@ -109,8 +119,8 @@ class Trainer:
         return tokens.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else tokens
 
     def draws(self) -> Keyed:
-        """This step's random numbers."""
-        rows = torch.arange(self.spec.batch, device=self.device)
+        """This step's random numbers, those of our rows."""
+        rows = torch.arange(self.spec.batch, device=self.device)[self.ours]
         return Keyed((self.spec.seed, self.step), rows, self.spec.batch)
 
     def state(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
@@ -130,14 +140,27 @@ class Trainer:
                 if own.keys() != tensors[part].keys():
                     raise ValueError("the checkpoint is of another network; train into another folder")
                 for name, parameter in own.items():
-                    parameter.copy_(tensors[part][name])
+                    parameter.copy_(self._cut(tensors[part][name], parameter))
         for name, parameter in self.network.named_parameters():
             kinds = {
-                key.rpartition("/")[2]: value for key, value in tensors["optimizer"].items() if key.rpartition("/")[0] == name
+                key.rpartition("/")[2]: self._cut(value, parameter)
+                for key, value in tensors["optimizer"].items()
+                if key.rpartition("/")[0] == name
             }
             if kinds:
                 self.optimizer.state[parameter] = {k: v.clone() if k == "step" else v.to(self.device) for k, v in kinds.items()}
         self.step, self.seconds, self.average.updates = numbers["step"], numbers["seconds"], numbers["averaged"]
+
+    def empty(self, name: str, shape: torch.Size) -> Tensor:
+        """Room for a tensor of `state`: for all of it, or for our share if the weights are shared out."""
+        own = _parameters(self.network)
+        parameter = own.get(name, own.get(name.rpartition("/")[0]))
+        if parameter is None or parameter.shape != shape:
+            return torch.zeros(shape)
+        return torch.zeros_like(parameter, requires_grad=False)
+
+    def _cut(self, value: Tensor, parameter: Tensor) -> Tensor:
+        return cut_like(value, parameter) if self.sharded else value
 
 
 def learning_rate(step: int, spec: TrainSpec, progress: float | None = None) -> float:

@@ -1,0 +1,207 @@
+"""Several processes, started by torchrun, train as one does: same losses, same checkpoints, one voice."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import glauber
+from glauber.data import prepare
+from glauber.train import recipe
+from glauber.train import run as train_run
+from glauber.train.checkpoint import checkpoints, read_newest
+from glauber.train.parallel import World
+from glauber.train.run import run, shards_data
+from glauber.train.settings import apply_settings, parse_settings
+
+SETTINGS = {
+    "train.steps": 40,
+    "train.decay": 40,
+    "train.warmup": 5,
+    "train.checkpoint_every": 5,
+    "train.batch": 4,
+    "train.evaluate_every": 10,
+    "network.width": 16,
+}
+CLOSE = {"rtol": 0.0, "atol": 1e-5}
+PROGRAM = """
+import os, sys
+from pathlib import Path
+
+import glauber.train.run
+from glauber.cli import main
+
+glauber.train.run.LOG_EVERY = 1
+Path(__file__).with_name("pid" + os.environ["RANK"]).write_text(str(os.getpid()))
+main()
+"""
+
+
+@pytest.fixture(autouse=True)
+def every_step_is_logged(monkeypatch):
+    monkeypatch.setattr(train_run, "LOG_EVERY", 1)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "a.txt").write_text("the cat sat on the mat and the dog sat on the log. " * 200)
+    prepare([folder / "a.txt"], folder / "shards", "char", 16, valid=0.03, progress=False)
+    return folder / "shards"
+
+
+@pytest.fixture(scope="module")
+def straight(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of one process."""
+    out = tmp_path_factory.mktemp("straight") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train_run, "LOG_EVERY", 1)
+        alone(data, out)
+    return out
+
+
+def alone(data: Path, out: Path, **changes: object) -> list[str]:
+    """Go on with one process, this one; what it said."""
+    said: list[str] = []
+    run(apply_settings(recipe("tiny"), settings(changes)), shards_data(data), out, resume=True, say=said.append)
+    return said
+
+
+def settings(changes: dict[str, object]) -> dict[str, object]:
+    return SETTINGS | {f"train.{name}": value for name, value in changes.items()}
+
+
+def start(data: Path, out: Path, **changes: object) -> subprocess.Popen[str]:
+    """Go on with two processes."""
+    program = out.parent / "program.py"
+    program.write_text(PROGRAM)
+    words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(program), "train", "--recipe=tiny"]
+    words += [f"--data={data}", f"--out={out}", "--resume", *(f"--set={k}={v}" for k, v in settings(changes).items())]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    pipe = subprocess.PIPE
+    return subprocess.Popen([sys.executable, *words], stdout=pipe, stderr=pipe, text=True, env=environment)
+
+
+def two(data: Path, out: Path, **changes: object) -> str:
+    said, errors = (process := start(data, out, **changes)).communicate(timeout=100)
+    assert process.returncode == 0, errors
+    return said
+
+
+def log(out: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+
+
+def require_alike(out: Path, other: Path) -> None:
+    """Every loss, the bounds, the last weights and their average agree."""
+    ours, theirs = log(out), log(other)
+    assert [record["step"] for record in ours] == [record["step"] for record in theirs] == list(range(1, 41))
+    for name in ("loss", "valid_bits_per_token"):
+        one, two = (torch.tensor([record[name] for record in records if name in record]) for records in (ours, theirs))
+        torch.testing.assert_close(one, two, **CLOSE)
+    ours, theirs = (read_newest(folder / "checkpoints")[0] for folder in (out, other))
+    for part in ("weights", "average", "optimizer"):
+        assert ours[part].keys() == theirs[part].keys()
+        for name in ours[part]:
+            torch.testing.assert_close(ours[part][name], theirs[part][name], **CLOSE)
+    one, two = (glauber.load(folder / "model").network.state_dict() for folder in (out, other))
+    for name in one:
+        torch.testing.assert_close(one[name], two[name], **CLOSE)
+
+
+@pytest.fixture(scope="module", params=["ddp", "fsdp"])
+def pair(request: pytest.FixtureRequest, data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A run of two processes, and what it said."""
+    out = tmp_path_factory.mktemp(request.param) / "run"
+    return out, two(data, out, parallel=request.param)
+
+
+def test_two_processes_follow_the_losses_of_one(pair, straight):
+    require_alike(pair[0], straight)
+
+
+def test_only_the_first_process_speaks(pair):
+    assert pair[1].count("2 processes by") == pair[1].count("done: 40 steps") == 1
+
+
+def test_a_checkpoint_holds_no_file_that_could_run_code(pair):
+    files = [path for path in (pair[0] / "checkpoints").rglob("*") if path.is_file()]
+    assert len(files) > 6
+    assert {path.name for path in files if path.suffix != ".safetensors"} == {"state.json"}
+    assert [path.name for path in checkpoints(pair[0] / "checkpoints")] == ["step-00000035", "step-00000040"]
+
+
+def test_a_damaged_file_of_a_checkpoint_is_named_and_the_one_before_it_used(pair, tmp_path):
+    shutil.copytree(pair[0] / "checkpoints", tmp_path / "checkpoints")
+    newest = checkpoints(tmp_path / "checkpoints")[-1]
+    damaged = sorted(newest.rglob("*.safetensors"))[-1]
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
+    found = read_newest(tmp_path / "checkpoints")
+    assert found is not None
+    assert found[1]["step"] == 35
+    assert newest.name in found[2][0]
+    assert damaged.name in found[2][0]
+
+
+def test_a_checkpoint_of_two_processes_resumes_on_one_and_of_one_on_two(straight, data, tmp_path):
+    """fsdp → one → ddp → fsdp."""
+    out = tmp_path / "run"
+    two(data, out, steps=10, parallel="fsdp")
+    assert "going on from step 10" in alone(data, out, steps=20)
+    assert "going on from step 20" in two(data, out, steps=30, parallel="ddp")
+    assert "going on from step 30" in two(data, out, steps=40, parallel="fsdp")
+    require_alike(out, straight)
+
+
+def test_a_checkpoint_of_one_process_resumes_in_pieces_and_pieces_on_one(straight, data, tmp_path):
+    """One → fsdp → ddp → one."""
+    out = tmp_path / "run"
+    alone(data, out, steps=10)
+    assert "going on from step 10" in two(data, out, steps=20, parallel="fsdp")
+    assert "going on from step 20" in two(data, out, steps=30, parallel="ddp")
+    assert "going on from step 30" in alone(data, out, steps=40)
+    require_alike(out, straight)
+
+
+@pytest.mark.parametrize(("whom", "kind"), [("torchrun", "fsdp"), ("the second process", "ddp")])
+def test_a_signal_to_anyone_stops_all_at_the_same_step_and_nothing_is_lost(whom, kind, straight, data, tmp_path):
+    out = tmp_path / "run"
+    process = start(data, out, steps=10**6, parallel=kind)
+    while process.poll() is None and not checkpoints(out / "checkpoints"):
+        time.sleep(0.01)
+    os.kill(process.pid if whom == "torchrun" else int((tmp_path / "pid1").read_text()), signal.SIGTERM)
+    said, errors = process.communicate(timeout=100)
+    assert whom == "torchrun" or process.returncode == 0, errors
+    step = int(checkpoints(out / "checkpoints")[-1].name[5:])
+    assert f"stopped at step {step}; nothing is lost" in said
+    assert log(out)[-1]["step"] == step
+    assert f"going on from step {step}" in alone(data, out, steps=step + 2)
+    losses, expected = (torch.tensor([record["loss"] for record in log(path)]) for path in (out, straight))
+    torch.testing.assert_close(losses[:40], expected[: len(losses)], **CLOSE)
+
+
+def test_a_batch_that_the_processes_cannot_share_is_refused_once(data, tmp_path):
+    process = start(data, tmp_path / "run", batch=5)
+    errors = process.communicate(timeout=100)[1]
+    assert process.returncode != 0
+    assert errors.count("glauber: train.batch is 5, which 2 processes cannot share equally") == 1
+    assert "exitcode  : 2 " in errors  # ours, as torchrun tells it; its own is always 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_rows_of_a_batch_are_shared_out():
+    assert [World(rank, 3).rows(6) for rank in range(3)] == [slice(0, 2), slice(2, 4), slice(4, 6)]
+    with pytest.raises(ValueError, match="set it to a multiple"):
+        World(0, 3).rows(7)
+
+
+def test_an_unknown_kind_of_parallelism_is_refused():
+    with pytest.raises(ValueError, match=r"train\.parallel is ddp or fsdp, not 'tp'"):
+        apply_settings(recipe("tiny"), parse_settings(["train.parallel=tp"]))
