@@ -89,6 +89,7 @@ def test_a_stopped_or_killed_run_goes_on_to_the_same_weights(how, straight, data
         while process.poll() is None and not any(int(p.name[5:]) >= moment for p in checkpoints(out / "checkpoints")):
             time.sleep(0.002)
         process.send_signal(how)
+        process.send_signal(how)  # as `timeout` and terminals do
         said = process.communicate()[0]
         if how == signal.SIGTERM and not (out / "model").exists():
             assert process.returncode == 0

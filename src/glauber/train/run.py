@@ -37,6 +37,7 @@ from glauber.train.trainer import Rows, Trainer
 # Of [train], on --resume.
 MAY_CHANGE = ("steps", "seconds", "checkpoint_every", "keep_checkpoints", "evaluate_every", "parallel")
 LOG_EVERY = 10
+PATIENCE = 3.0  # seconds
 VALID_ROWS = 64
 Say = Callable[[str], None]
 
@@ -164,8 +165,8 @@ def _trainer(plan: Recipe, data: Data, init: str | None, say: Say, world: World)
     device = world.device
     why = "a GPU is there" if device.type == "cuda" else "no GPU is there"
     compiled = device.type == "cuda" and world.size == 1
-    whether = "its blocks compiled, which pays after a minute" if compiled else "not compiled"
-    say(f"device {device.type} ({why}), precision {plan.train.precision}; the network is {whether}")
+    whether = "blocks compiled (it pays after a minute)" if compiled else "nothing compiled (it pays on one GPU only)"
+    say(f"device {device.type} ({why}), precision {plan.train.precision}, {whether}")
     if world.size > 1:
         say(f"{world.size} processes by {plan.train.parallel}, {plan.train.batch // world.size} rows of each batch for each")
     with torch.random.fork_rng(devices=[]):
@@ -244,17 +245,22 @@ def _cut_log(path: Path, step: int) -> None:
 
 @contextmanager
 def _stop_signals(world: World) -> Iterator[list[int]]:
-    """SIGTERM and SIGINT put their number into the list instead of ending the program; a second one ends it.
+    """SIGTERM and SIGINT put their number into the list instead of ending the program; one that comes PATIENCE later ends it.
 
-    One of several processes waits for the others; torchrun, which passes signals on, ends it if that takes too long.
+    Not the second one: `timeout`, a terminal and a cluster's scheduler may send the same signal twice at once. One of several
+    processes waits for the others; torchrun, which passes signals on, ends it if that takes too long.
     """
     caught: list[int] = []
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    first = [0.0]
 
     def note(number: int, frame: FrameType | None) -> None:
-        caught.append(number)
-        if world.size == 1:
+        if not caught:
+            first[0] = time.monotonic()
+        elif world.size == 1 and time.monotonic() - first[0] > PATIENCE:
             signal.signal(number, before[signal.Signals(number)])
+            os.kill(os.getpid(), number)
+        caught.append(number)
 
     for number in before:
         signal.signal(number, note)
