@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-SETTINGS = {"train.steps": 400, "train.batch": 16, "train.checkpoint_every": 3, "network.width": 64, "network.layers": 2}
+SETTINGS = {"train.steps": 600, "train.batch": 16, "train.checkpoint_every": 3, "network.width": 64, "network.layers": 2}
 
 
 def command(out: Path) -> list[str]:
