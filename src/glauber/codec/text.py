@@ -2,6 +2,7 @@
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -44,17 +45,17 @@ class TextCodec(Protocol):
     def tensors(self) -> dict[str, Tensor]: ...
 
 
-class _Common:
+class _Common(ABC):
     """What the codecs share; `arrays` and `_decode` are theirs."""
 
     vocab: int
     end: int
 
-    def arrays(self, texts: Sequence[str]) -> list[np.ndarray]:
-        raise NotImplementedError
+    @abstractmethod
+    def arrays(self, texts: Sequence[str]) -> list[np.ndarray]: ...
 
-    def _decode(self, ids: list[int]) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def _decode(self, ids: list[int]) -> str: ...
 
     def encode(self, text: str) -> list[int]:
         return self.encode_batch([text])[0]
