@@ -11,6 +11,7 @@ from enumeration import World, chi_square, index, random_law
 from glauber import NoiseLaw, Process, Schedule, Transformer, TransformerConfig, binary, dense, marginal
 from glauber.objective import binary_loss, dense_loss, draw_times, marginal_loss
 from glauber.objective.cross_entropy import linear_cross_entropy
+from glauber.objective.dense import _mask_count, _prompt
 
 FALSE_ALARM = 1e-6
 PI = np.array([0.2, 0.5, 0.3])
@@ -358,3 +359,18 @@ def test_dense_is_the_same_chunked_or_not():
     gradients = [torch.autograd.grad(loss, list(network.parameters()), allow_unused=True) for loss in losses]
     for one, other in zip(*gradients, strict=True):
         assert torch.allclose(one, other, atol=1e-6)
+
+
+def test_dense_masks_a_log_uniform_number_of_sites():
+    """Between 1 and a quarter of the row; one mask alone in log 2 / log 17 of 20000 rows, within 6 standard errors."""
+    counts = _mask_count(torch.zeros(20_000, 64, dtype=torch.int64), generator(0))
+    assert (counts.min(), counts.max()) == (1, 16)
+    share = np.log(2) / np.log(17)
+    assert abs((counts == 1).double().mean().item() - share) < 6 * (share * (1 - share) / 20_000) ** 0.5
+
+
+def test_half_of_the_prompts_leave_one_stretch_free_and_half_a_scattered_set():
+    given = _prompt(torch.zeros(2000, 32, dtype=torch.int64), 1.0, generator(0))
+    edges = (given != given.roll(1, dims=1)).sum(1)  # around the row: 2 for one stretch
+    assert 0.45 < (edges <= 2).double().mean() < 0.65  # a few scattered sets are a stretch by chance, or empty
+    assert not _prompt(torch.zeros(100, 32, dtype=torch.int64), 0.0, generator(0)).any()

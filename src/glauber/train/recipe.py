@@ -142,7 +142,7 @@ def _paper(vocab: int, grid: tuple[int, int] | None, width: int = 1024, heads: i
 
 
 def paper_owt() -> Recipe:
-    """The paper's language model (section 4.1, appendix H.1)."""
+    """The paper's language model (section 4.1, appendix I.1)."""
     return Recipe(
         name="paper-owt",
         about="the paper's language model on OpenWebText: packed sequences, Algorithm 1, scalar time",
@@ -158,7 +158,7 @@ def paper_owt() -> Recipe:
 
 
 def paper_celebahq() -> Recipe:
-    """The paper's image model on CelebA-HQ (section 4.2, appendix H.2)."""
+    """The paper's image model on CelebA-HQ (section 4.2, appendix I.2)."""
     return Recipe(
         name="paper-celebahq",
         about="the paper's model of 256×256 faces, CelebA-HQ: a VQGAN's 32×32 codes, Algorithm 1, scalar time",
@@ -172,7 +172,7 @@ def paper_celebahq() -> Recipe:
 
 
 def paper_ffhq() -> Recipe:
-    """The paper's image model on FFHQ (section 4.2, appendix H.2)."""
+    """The paper's image model on FFHQ (section 4.2, appendix I.2)."""
     base = paper_celebahq()
     return replace(
         base,
@@ -184,7 +184,7 @@ def paper_ffhq() -> Recipe:
 
 
 def paper_800m() -> Recipe:
-    """The paper's larger language model (appendix J)."""
+    """The paper's larger language model (appendix K)."""
     base = paper_owt()
     return replace(
         base,
