@@ -1,0 +1,86 @@
+"""What the commands share: their common options, and what they do with files and pictures."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="The Glauber Generative Model: generate and fill in tokens by re-sampling one site at a time.",
+)
+
+ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="A model's folder, or its hub id owner/name.")]
+Seed = Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Give one to get the same result again.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for programs.")]
+Force = Annotated[bool, typer.Option("--force", help="Write into a folder that is not empty.")]
+Sweeps = Annotated[int | None, typer.Option(help="Visits per site; the model's own number if not given.")]
+Block = Annotated[int | None, typer.Option(help="Sites re-sampled at once: faster, no longer exact.")]
+Order = Annotated[str | None, typer.Option(help="Order of the sites: left, right, random or strided.")]
+Kernel = Annotated[str | None, typer.Option(help="heat-bath, or reversal, which keeps a site's own token as evidence.")]
+TopP = Annotated[
+    float | None, typer.Option("--top-p", help="Draw only from the likeliest tokens that make up this probability.")
+]
+TopK = Annotated[int | None, typer.Option("--top-k", help="Draw only from this many likeliest tokens.")]
+Temperature = Annotated[
+    str | None, typer.Option(help="Below 1 safer, above 1 more varied; 1.05,1.0 is 1.05 for the first half of the chain.")
+]
+
+
+def require_free(folder: Path, force: bool) -> None:
+    """Refuse a folder that holds something, unless forced."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file; name a folder with --out")
+    if folder.is_dir() and any(folder.iterdir()) and not force:
+        raise ValueError(f"{folder} is not empty; name another folder with --out, or add --force to write into it")
+
+
+def chain_options(kernel: str | None, top_p: float | None, top_k: int | None, temperature: str | None) -> dict[str, Any]:
+    """What the user set."""
+    asked: dict[str, Any] = {"kernel": kernel, "top_p": top_p, "top_k": top_k}
+    if temperature is not None:
+        try:
+            asked["temperature"] = [float(part) for part in temperature.split(",")]
+        except ValueError:
+            raise ValueError(f"temperature is a number, or several with commas between, not {temperature!r}") from None
+    return {name: value for name, value in asked.items() if value is not None}
+
+
+def open_image(path: Path) -> Any:
+    """A PIL image, read whole."""
+    try:
+        from PIL import Image, UnidentifiedImageError
+    except ImportError as error:
+        raise ImportError("images need pillow: pip install 'glauber[image]'") from error
+    try:
+        image = Image.open(path)
+        image.load()
+        return image
+    except (OSError, UnidentifiedImageError):
+        raise ValueError(f"{path} is missing, cut short, or not an image") from None
+
+
+def save_images(images: list[Any], out: Path) -> list[str]:
+    """One file each, and a sheet of all where there are several; the files' names."""
+    out.mkdir(parents=True, exist_ok=True)
+    files = [out / f"{k:04d}.png" for k in range(len(images))]
+    for image, file in zip(images, files, strict=True):
+        image.save(file)
+    if len(images) > 1:  # all at a glance, large enough to see
+        import numpy as np
+
+        from glauber.pictures import grid
+
+        scale = max(1, 64 // images[0].height)
+        files.append(out / "sheet.png")
+        grid(np.stack([np.asarray(image.convert("RGB")) for image in images]), min(10, len(images)), scale).save(files[-1])
+    return [str(file) for file in files]
+
+
+def command() -> str:
+    """How this program is called here: `make` keeps it out of the PATH."""
+    return "glauber" if shutil.which("glauber") else os.path.relpath(sys.argv[0])
