@@ -1,4 +1,4 @@
-"""Commands that tell about models, recipes and machines: bench, info."""
+"""Commands that weigh and tell: bench, info."""
 
 import json
 from pathlib import Path
