@@ -1,6 +1,9 @@
 """The command line, run as a user runs it: in a process of its own."""
 
+import contextlib
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +15,9 @@ from PIL import Image
 
 import glauber
 from glauber import Model, NoiseLaw, PixelCodec, Process, Schedule, Transformer, TransformerConfig
+from glauber.codec import TokenizerCodec
+
+STORY = "it was the best of times, it was the worst of times\n" * 8
 
 
 def run(*arguments: object, columns: int = 100, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -41,6 +47,16 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return model(codec=False).save(tmp_path_factory.mktemp("tokens"))
 
 
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    codec = TokenizerCodec.train([STORY], 280)
+    torch.manual_seed(0)
+    network = Transformer(TransformerConfig(codec.vocab, 16, width=16, layers=1, heads=2))
+    torch.nn.init.normal_(network.head.weight)
+    process = Process(Schedule.round_robin(16, 32, keep="linear"), NoiseLaw.uniform(codec.vocab))
+    return Model(network, process, codec).save(tmp_path_factory.mktemp("texts"))
+
+
 def assert_refused(result: subprocess.CompletedProcess[str], about: str) -> None:
     assert result.returncode == 2, result
     assert result.stdout == ""
@@ -51,7 +67,7 @@ def assert_refused(result: subprocess.CompletedProcess[str], about: str) -> None
 
 def test_every_command_explains_itself_in_a_narrow_terminal():
     assert run("--help").returncode == 0
-    for command in ("demo", "sample", "infill", "info"):
+    for command in ("demo", "sample", "infill", "vary", "score", "info"):
         result = run(command, "--help", columns=50)
         assert result.returncode == 0
         assert max(map(len, result.stdout.splitlines())) <= 50
@@ -158,6 +174,144 @@ def test_bad_images_and_masks_are_one_sentence(images, tmp_path):
     assert_refused(fill("text.png", "black.png"), "not an image")
     assert_refused(fill("absent.png", "black.png"), "missing")
     assert not (tmp_path / "out").exists()
+
+
+def test_texts_are_filled_as_in_python_with_each_tokens_probability(texts, tmp_path):
+    text = "it was the [[2]] of \\[[times]] [[1]]"
+    expected = glauber.load(texts).infill(text, 2, seed=4, sweeps=1)
+    arguments = ("infill", texts, "--text", text, "-n", 2, "--seed", 4, "--sweeps", 1)
+    assert run(*arguments).stdout == "\n----\n".join(expected) + "\n"
+    found = json.loads(run(*arguments, "--json").stdout)
+    assert found["texts"] == expected
+    for fill, gaps in zip(expected, found["gaps"], strict=True):
+        assert fill == f"it was the {gaps[0]['text']} of [[times]] {gaps[1]['text']}"
+        assert [len(gap["tokens"]) for gap in gaps] == [2, 1]
+        assert all(0 < token["probability"] < 1 for gap in gaps for token in gap["tokens"])
+
+
+def test_many_texts_are_filled_line_by_line(texts, tmp_path):
+    lines = [{"text": "it [[2]]", "id": 7}, {"text": "[[1]] was é", "id": 8}]
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    shown = run("infill", texts, "--texts", source, "--seed", 0, "-n", 2)
+    assert run("infill", texts, "--texts", source, "--seed", 0, "-n", 2, "--out", out).returncode == 0
+    assert out.read_text(encoding="utf-8") == shown.stdout
+    for k, (line, record) in enumerate(zip(shown.stdout.splitlines(), lines, strict=True)):
+        assert json.loads(line) == {**record, "texts": glauber.load(texts).infill(record["text"], 2, seed=k)}
+    assert_refused(run("infill", texts, "--texts", source, "--out", out), "exists")
+    source.write_text('{"text": "it [[2]]"}\n{"text": "it"}\n')
+    assert_refused(run("infill", texts, "--texts", source), "line 2 of")
+
+
+def test_tokens_are_filled_from_arrays_into_an_array(tokens, tmp_path):
+    x, mask = np.arange(16).reshape(1, 16) % 4, np.arange(16) < 3
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "m.npy", mask)
+    arguments = ("infill", tokens, "--tokens", tmp_path / "x.npy", "--mask", tmp_path / "m.npy", "--seed", 2)
+    assert run(*arguments, "--out", tmp_path / "y.npy", "-n", 3).returncode == 0
+    filled = np.load(tmp_path / "y.npy")
+    wanted = glauber.load(tokens).infill_tokens(torch.from_numpy(x), torch.from_numpy(mask), 3, seed=2)
+    assert np.array_equal(filled, wanted.numpy())
+    assert (filled[:, 0, 3:] == x[0, 3:]).all()
+    assert_refused(run(*arguments), "--out filled.npy")
+    assert_refused(run(*arguments, "--out", tmp_path / "y.npy"), "exists")
+
+
+def test_a_text_is_varied_as_in_python(texts):
+    found = json.loads(run("vary", texts, "--text", "it was", "--strength", 0.5, "-n", 2, "--seed", 1, "--json").stdout)
+    assert (found["step"], found["steps"]) == (16, 32)
+    assert found["texts"] == glauber.load(texts).vary("it was", 16, 2, seed=1)
+    assert run("vary", texts, "--text", "it was", "--strength", 0).stdout == "it was\n"
+    assert_refused(run("vary", texts, "--text", "it", "--strength", 2), "from 0 to 1")
+    assert_refused(run("vary", texts, "--text", ""), "the text is empty")
+
+
+def test_a_score_is_the_same_for_a_text_and_for_what_prepare_makes_of_it(texts, tmp_path):
+    """The file's last window is shorter than L, and prepare drops it; so it is left out of the comparison."""
+    (tmp_path / "story.txt").write_text(STORY)
+    loaded = glauber.load(texts)
+    loaded.codec.tokenizer.save(str(tmp_path / "tokenizer.json"))
+    data = tmp_path / "data"
+    made = run("prepare", tmp_path / "story.txt", "--out", data, "--tokenizer", tmp_path / "tokenizer.json", "--length", 16)
+    assert made.returncode == 0, made.stderr
+    rows = len(loaded.codec.encode(STORY)) // 16
+    train = rows - json.loads((data / "header.json").read_text())["splits"]["valid"][0]["rows"]
+    one, other = (
+        json.loads(run("score", texts, *what, "--rows", train, "--sweeps", 1, "--order", "right", "--json").stdout)
+        for what in ((data, "--split", "train"), ("--text", tmp_path / "story.txt"))
+    )
+    assert one.pop("seconds") > 0
+    assert other.pop("seconds") > 0
+    assert one == other
+    assert one["bounds"]["reversal"]["bits_per_token"] == pytest.approx(one["bounds"]["heat-bath"]["bits_per_token"])
+    assert (one["rows"], one["tokens"], one["calls"]) == (train, train * 16, train * 8)
+    whole = run("score", texts, "--text", tmp_path / "story.txt", columns=50)
+    assert f"{len(loaded.codec.encode(STORY)) + 1:,} tokens" in whole.stdout  # and the end of the text
+    assert_refused(run("score", texts, data, "--split", "test"), "there is no split")
+    assert_refused(run("score", texts, tmp_path), "no prepared data")
+    assert_refused(run("score", texts), "say what to score")
+    assert_refused(run("score", texts, "--text", tmp_path / "absent.txt"), "absent.txt")
+
+
+def test_a_score_of_other_data_than_the_models_is_refused(texts, tmp_path):
+    (tmp_path / "story.txt").write_text(STORY)
+    made = run("prepare", tmp_path / "story.txt", "--out", tmp_path / "data", "--length", 16)
+    assert made.returncode == 0, made.stderr
+    assert_refused(run("score", texts, tmp_path / "data"), "prepare the text as the model's data was")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "about"),
+    [
+        ([], "say what to fill in"),
+        (["--text", "it [[1]]", "--image", "x.png", "--mask", "m.png"], "say what to fill in"),
+        (["--text", "it [[1]]", "--mask", "m.png"], "need a --mask"),
+        (["--tokens", "x.npy"], "need a --mask"),
+        (["--text", ""], "the text is empty"),
+        (["--text", "it [[17]]"], "longer than this model's 16"),
+        (["--text", "it [[1]]", "-n", "0"], "at least one fill"),
+        (["--text", "it [[1]]", "--out", "x"], "goes to the screen"),
+        (["--texts", "absent.jsonl"], "missing"),
+        (["--texts", "absent.jsonl", "--watch"], "goes with --text"),
+        (["--tokens", "absent.npy", "--mask", "absent.npy", "--out", "y.npy"], "missing"),
+    ],
+)
+def test_a_mistake_in_infilling_is_one_sentence_and_exit_code_2(texts, arguments, about, tmp_path):
+    assert_refused(run("infill", texts, *arguments, cwd=tmp_path), about)
+    assert not any(tmp_path.iterdir())
+
+
+def test_text_is_not_filled_or_watched_by_a_model_of_images(images, tokens):
+    for other in (images, tokens):
+        assert_refused(run("infill", other, "--text", "it [[1]]"), "no text codec")
+    assert_refused(run("sample", tokens, "--watch"), "only text can be watched")
+
+
+def read_terminal(terminal: int) -> str:
+    """All that is written to it until its other end is closed, which is an error on Linux and an empty read elsewhere."""
+    parts = []
+    with contextlib.suppress(OSError):
+        while part := os.read(terminal, 1 << 12):
+            parts.append(part)
+    os.close(terminal)
+    return b"".join(parts).decode()
+
+
+def test_a_chain_is_watched_in_a_terminal_and_without_one_a_sentence_says_so(texts):
+    unseen = run("infill", texts, "--text", "it was [[4]]", "--seed", 0, "--watch")
+    assert unseen.stderr == "glauber: --watch needs a terminal, and there is none; the chain runs unseen\n"
+    for arguments in (["infill", texts, "--text", "it was [[4]]", "--seed", "0"], ["sample", texts, "-n", "1", "--seed", "0"]):
+        ours, theirs = os.openpty()
+        command = [sys.executable, "-m", "glauber", *map(str, arguments), "--watch"]
+        environment = {"PATH": "", "TERM": "xterm", "COLUMNS": "40", "LINES": "10"}
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, env=environment)
+        os.close(theirs)
+        shown = read_terminal(ours)
+        printed = process.communicate()[0].decode()
+        title = [line for line in re.split(r"\x1b\[[0-9]*[AJ]|\r\n", shown) if line.startswith("step ")][-1].split()
+        assert title[1] == title[3], "the last picture is of the last step"
+        assert shown.endswith("A\x1b[J"), "the last picture is taken away"
+        assert printed == run(*arguments).stdout
 
 
 def test_info_tells_of_a_model(tokens):

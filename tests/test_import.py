@@ -83,6 +83,7 @@ ALLOWED: dict[str, set[str]] = {
     "baseline": {"process", "conditional", "objective", "chain"},
     "evaluate": {"process", "conditional", "objective", "chain", "codec", "data", "baseline"},
     "train": {"process", "conditional", "objective", "chain", "codec", "data", "evaluate", "baseline", ""},
+    "cli": {"process", "conditional", "objective", "chain", "codec", "data", "evaluate", "baseline", "train", ""},
 }
 """Which folder may import which others; see the shape of the code in the design. A run ends in a model, so train knows it."""
 

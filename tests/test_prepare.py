@@ -6,6 +6,7 @@ import json
 import lzma
 import pickle
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,10 +19,11 @@ from refusals import refused
 
 from glauber.codec import TokenizerCodec
 from glauber.data import Sources, open_shards, prepare
-from glauber.data import packing as packing_module
+from glauber.data import job as job_module
+from glauber.data import plan as plan_module
 from glauber.data import sources as sources_module
+from glauber.data import writing as writing_module
 
-prepare_module = sys.modules["glauber.data.prepare"]
 DOCUMENTS = ["one two three\n", "vier fünf sechs — sieben", "八九十 " * 40, "x" * 300, "the last"]
 
 
@@ -74,8 +76,8 @@ def files_of(folder: Path) -> dict[str, bytes]:
 @pytest.fixture
 def small_pieces(monkeypatch):
     monkeypatch.setattr(sources_module, "PIECE", 64)
-    monkeypatch.setattr(prepare_module, "BATCH", 300)
-    monkeypatch.setattr(prepare_module, "SECTION", 200)
+    monkeypatch.setattr(job_module, "BATCH", 300)
+    monkeypatch.setattr(plan_module, "SECTION", 200)
 
 
 def test_every_format_gives_the_same_documents(tmp_path):
@@ -317,21 +319,21 @@ def test_work_cut_off_after_any_batch_goes_on_to_the_same_bytes(tmp_path, small_
     source = write_txt(tmp_path / "a.txt", [*DOCUMENTS, prose(2500), *DOCUMENTS])
     options = {"tokenizer": "bpe:300", "valid": 0.2, "shard_tokens": 160}
     make(source, tmp_path / "straight", **options)
-    monkeypatch.setattr(prepare_module, "SAVE_EVERY", -1.0)
-    take, batches = prepare_module._Job._take, 0
+    monkeypatch.setattr(job_module, "SAVE_EVERY", -1.0)
+    take, batches = job_module.Job.take, 0
 
-    def cut_off(job, batch):
+    def cut_off(job, *batch):
         nonlocal batches
-        take(job, batch)
+        take(job, *batch)
         batches += 1
         raise KeyboardInterrupt
 
-    def one_more(job, batch):
-        take(job, batch)
-        monkeypatch.setattr(prepare_module._Job, "_take", cut_off)
+    def one_more(job, *batch):
+        take(job, *batch)
+        monkeypatch.setattr(job_module.Job, "take", cut_off)
 
     for _ in range(100):
-        monkeypatch.setattr(prepare_module._Job, "_take", one_more)
+        monkeypatch.setattr(job_module.Job, "take", one_more)
         try:
             make(source, tmp_path / "out", **options)
             break
@@ -345,15 +347,14 @@ def test_work_cut_off_after_any_batch_goes_on_to_the_same_bytes(tmp_path, small_
 KILLED = """
 import os, random, signal, sys, time
 from pathlib import Path
-from glauber.data import prepare, sources
-job = sys.modules["glauber.data.prepare"]
-sources.PIECE, job.BATCH, job.SECTION, job.SAVE_EVERY = 512, 4096, 4096, 0.02
+from glauber.data import job, plan, prepare, sources
+sources.PIECE, job.BATCH, plan.SECTION, job.SAVE_EVERY = 512, 4096, 4096, 0.02
 folder, draw, kills = Path(sys.argv[1]), random.Random(0), 0
 def work(out):
     prepare([folder / "a.txt.gz", folder / "b.jsonl"], out, "bpe:300", 32, 0.1, shard_tokens=4096, progress=False)
 work(folder / "straight")
-take = job._Job._take
-job._Job._take = lambda *batch: (time.sleep(0.01), take(*batch))  # about a hundred batches: no two kills can span the work
+take = job.Job.take
+job.Job.take = lambda *batch: (time.sleep(0.01), take(*batch))  # about a hundred batches: no two kills can span the work
 while not (folder / "out").exists():
     child = os.fork()
     if not child:
@@ -382,7 +383,7 @@ def test_work_killed_at_random_moments_goes_on_to_the_same_bytes(tmp_path):
 def cut_short(source: Path, out: Path, monkeypatch, **options) -> Path:
     """Unfinished work with some shards."""
     with monkeypatch.context() as patch:
-        patch.setattr(prepare_module._Job, "finish", lambda job: (job.save(), 1 / 0))
+        patch.setattr(job_module.Job, "finish", lambda job: (job.save(), 1 / 0))
         with pytest.raises(ZeroDivisionError):
             make(source, out, **options)
     return out.with_name(out.name + ".unfinished")
@@ -436,7 +437,7 @@ def test_a_row_longer_than_all_tokens_is_refused_and_leaves_nothing(tmp_path):
 def test_a_full_disk_is_one_sentence_and_the_work_goes_on_when_there_is_space(tmp_path, monkeypatch):
     source = write_txt(tmp_path / "a.txt", [prose(5000)])
     straight = make(source, tmp_path / "straight", shard_tokens=512)
-    synced, fsync = 0, packing_module.os.fsync
+    synced, fsync = 0, writing_module.os.fsync
 
     def full(handle):
         nonlocal synced
@@ -446,7 +447,7 @@ def test_a_full_disk_is_one_sentence_and_the_work_goes_on_when_there_is_space(tm
         fsync(handle)
 
     with monkeypatch.context() as patch:
-        patch.setattr(packing_module.os, "fsync", full)
+        patch.setattr(writing_module.os, "fsync", full)
         with pytest.raises(OSError, match=r"^the disk of \S+ is full; free some space") as caught:
             make(source, tmp_path / "out", shard_tokens=512)
     assert "\n" not in str(caught.value)
@@ -550,7 +551,7 @@ WRONG_TOKENS = {
     "cube": (np.ones((2, 2, 2), dtype=int), 5, "whole numbers of shape"),
     "empty": (np.ones(0, dtype=int), 5, "whole numbers of shape"),
     "unsaid": (np.arange(5), None, "need their vocabulary size"),
-    "rows": (np.ones((4, 3), dtype=int), 5, "rows of the .npy have 3 tokens, not 2"),
+    "rows": (np.ones((4, 3), dtype=int), 5, "rows of 3 tokens, not 2"),
 }
 
 
@@ -629,3 +630,35 @@ def test_a_few_long_documents_keep_the_share_of_validation_too(tmp_path):
     )
     train, valid = (len(shards.rows(split)) for split in ("train", "valid"))
     assert 0.05 < valid / (train + valid) < 0.2
+
+
+def test_the_example_of_the_docs_on_made_up_sequences_runs_as_printed(tmp_path):
+    page = (Path(__file__).parent.parent / "docs" / "training.md").read_text()
+    block = next(block for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) if "chains.npy" in block)
+    lines = block.replace("glauber ", f"{sys.executable} -m glauber ").replace("python -c", f"{sys.executable} -c").splitlines()
+    lines = [line + " --set train.steps=3" if " train " in line else line for line in lines]
+    done = subprocess.run(["sh", "-ec", "\n".join(lines)], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert len(lines) == 4
+    samples = [[int(word) for word in line.split()] for line in done.stdout.splitlines()[-4:]]
+    assert {len(sample) for sample in samples} == {64}
+    assert {letter for sample in samples for letter in sample} <= set(range(20))
+
+
+def test_the_bench_measures_in_turns_and_leaves_raw_figures(tmp_path):
+    (tmp_path / "a.txt").write_text(prose(50_000))
+    command = [sys.executable, "-m", "glauber", "bench", "prepare", "--quick", "--text", str(tmp_path / "a.txt")]
+    command += ["--out", str(tmp_path / "raw.json")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads((tmp_path / "raw.json").read_text())
+    ways = ["prepare", "encode_batch", "encode_batch_fast"]
+    assert [line.split()[0] for line in done.stdout.splitlines()][:6] == ways * 2
+    assert 1_000_000 <= figures["bytes"] < 1_050_000
+    middle = {how: sum(seconds) / 2 for how, seconds in figures["seconds"].items()}
+    assert figures["ratios"] == pytest.approx({how: middle["prepare"] / middle[how] for how in ways[1:]})
+    again = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert again.returncode == 2
+    assert "raw.json exists" in again.stderr
+    without = subprocess.run([*command[:5], "--quick"], capture_output=True, text=True, timeout=300)
+    assert (without.returncode, "--text" in without.stderr) == (2, True)

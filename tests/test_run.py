@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,14 +11,21 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import glauber
+from glauber import Model, NoiseLaw, PixelCodec, Process, Schedule, Transformer, TransformerConfig
 from glauber.data import open_shards, prepare
+from glauber.info import model_facts, run_facts, run_words
 from glauber.train import recipe
 from glauber.train.checkpoint import checkpoints, read_newest, write_checkpoint
-from glauber.train.run import run, shards_data
+from glauber.train.loop import InMemory
+from glauber.train.report import read_log
+from glauber.train.run import Data, run, shards_data
+from glauber.train.samples import draw_samples, quick_schedule
 from glauber.train.settings import apply_settings, parse_settings, read_settings
 
 SETTINGS = [
@@ -99,6 +107,141 @@ def test_a_stopped_or_killed_run_goes_on_to_the_same_weights(how, straight, data
     logs = [[json.loads(line)["loss"] for line in (path / "log.jsonl").read_text().splitlines()] for path in (out, straight)]
     assert logs[0][-1] == pytest.approx(logs[1][-1], rel=0.2)  # the mean over the steps since the last line
 
+    ours, theirs = ({path.name: path.read_bytes() for path in (each / "samples").iterdir()} for each in (out, straight))
+    assert ours == theirs
+
+
+def test_the_samples_of_the_last_validation_are_the_model_s_own(straight):
+    """Its chain has 64 steps, few enough to go all of them."""
+    files = sorted((straight / "samples").iterdir())
+    assert [file.name for file in files] == ["step-00000020.txt", "step-00000040.txt"]
+    assert files[-1].read_text() == "\n----\n".join(glauber.load(straight).sample(4, seed=0)) + "\n"
+
+
+def test_samples_change_nothing_but_their_folder(straight, data, tmp_path):
+    silent = replace(plan(), train=replace(plan().train, samples=0))
+    run(silent, shards_data(data), tmp_path / "run", say=lambda _: None)
+    assert digest(tmp_path / "run") == digest(straight)
+    assert not (tmp_path / "run" / "samples").exists()
+
+
+def test_no_clock_runs_while_samples_are_drawn(data, tmp_path, monkeypatch):
+    """On a clock that goes a thousandth of a second at each look, and a day while samples are drawn."""
+    clock = [0.0]
+
+    def look() -> float:
+        clock[0] += 1e-3
+        return clock[0]
+
+    def draw(*arguments):
+        clock[0] += 86400
+        return draw_samples(*arguments)
+
+    monkeypatch.setattr(time, "perf_counter", look)
+    monkeypatch.setattr("glauber.train.run.draw_samples", draw)
+    timed = replace(plan(), train=replace(plan().train, steps=10**9, seconds=0.1))
+    assert run(timed, shards_data(data), tmp_path / "run", say=lambda _: None).step > 20
+    last = json.loads((tmp_path / "run" / "log.jsonl").read_text().splitlines()[-1])
+    assert last["seconds"] == pytest.approx(0.1, rel=0.1)
+    assert last["tokens_per_second"] > 1000
+
+
+@pytest.mark.parametrize(("codec", "kind"), [(PixelCodec((4, 4), 4), "png"), (None, "json")])
+def test_samples_are_pictures_where_tokens_are_and_tokens_where_they_stand_for_nothing(codec, kind, tmp_path):
+    rows = InMemory(torch.arange(40 * 16).view(40, 16) % 4)
+    run(replace_steps(10), Data(rows, rows, 4, 16, torch.ones(4), codec, "made up"), tmp_path / "run", say=lambda _: None)
+    (file,) = (tmp_path / "run" / "samples").iterdir()
+    assert file.name == f"step-00000010.{kind}"
+    expected = glauber.load(tmp_path / "run").sample_tokens(4, seed=0)
+    if kind == "json":
+        assert json.loads(file.read_text()) == expected.tolist()
+    else:
+        sheet = np.asarray(Image.open(file))  # each 4×4 image enlarged 16 times, 16 pixels of white around it
+        assert sheet.shape == (16 + 80, 16 + 4 * 80, 3)
+        assert len(np.unique(sheet)) > 4
+
+
+@pytest.mark.parametrize("length", [16, 17, 256, 1000])
+def test_the_chain_of_the_samples_goes_to_every_site_in_few_calls(length):
+    process = Process(Schedule.round_robin(length, 4 * length, keep="linear"), NoiseLaw.uniform(3))
+    shape = TransformerConfig(vocab=3, length=length, width=8, layers=1, heads=1)
+    schedule = quick_schedule(Model(Transformer(shape), process))
+    assert len(schedule.times) <= 64
+    visited = torch.cat([schedule.sites(torch.tensor([t]))[0] for t in schedule.times])
+    assert visited.bincount().tolist() == [4] * length
+    told = Model(Transformer(replace(shape, conditioning="time")), process)
+    assert (quick_schedule(told) is None) == (length > 16)
+
+
+def test_a_model_that_must_go_its_own_long_chain_is_not_sampled_and_it_says_so(data, tmp_path):
+    said: list[str] = []
+    long = apply_settings(replace_steps(10), {"network.conditioning": "time", "process.sweeps": 8})
+    run(long, shards_data(data), tmp_path / "run", say=said.append)
+    assert any("no samples while it trains" in line and "128 steps" in line for line in said)
+    assert not (tmp_path / "run" / "samples").exists()
+
+
+def test_tensorboard_shows_what_the_log_says_also_after_a_lost_stretch(data, tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    def watched(steps: int):
+        return replace(plan(), train=replace(plan().train, steps=steps, tensorboard=True))
+
+    out = tmp_path / "run"
+    run(watched(20), shards_data(data), out, say=lambda _: None)
+    shutil.rmtree(checkpoints(out / "checkpoints")[-1])  # so that it goes on from step 15 and logs step 20 again
+    run(watched(40), shards_data(data), out, resume=True, say=lambda _: None)
+    events = EventAccumulator(str(out / "tensorboard")).Reload()
+    log = read_log(out / "log.jsonl")
+    for name in ("loss", "tokens_per_second", "rate", "seconds", "valid_bits_per_token"):
+        shown = [(event.step, event.value) for event in events.Scalars(name)]
+        assert shown == [(line["step"], pytest.approx(line[name], rel=1e-6)) for line in log if name in line]
+        assert len(shown) == (2 if name == "valid_bits_per_token" else 4)
+
+
+def test_tensorboard_that_is_missing_is_named_with_its_extra_before_anything_is_written(data, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    watched = replace(plan(), train=replace(plan().train, tensorboard=True))
+    with pytest.raises(ImportError, match=r"glauber\[track\]"):
+        run(watched, shards_data(data), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_info_tells_how_far_a_run_is(straight, data, tmp_path):
+    facts, log = run_facts(str(straight)), read_log(straight / "log.jsonl")
+    assert (facts["step"], facts["finished"]) == (40, True)
+    assert facts["seconds"] == log[-1]["seconds"]
+    assert facts["data"] == open_shards(data).hash
+    assert facts["checkpoints"] == ["step-00000035", "step-00000040"]
+    assert facts["model"] == model_facts(str(straight / "model"))
+    assert facts["recipe"]["train"]["batch"] == 4
+
+    out = tmp_path / "run"
+    shutil.copytree(straight, out)
+    shutil.rmtree(out / "model")
+    (out / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log[:3]) + '{"step": 4')
+    facts = run_facts(str(out))
+    assert (facts["step"], facts["finished"], facts["model"], facts["last"]) == (40, False, None, log[2])
+    assert facts["validation"] == log[1]
+    words = run_words(facts)
+    assert words["step"] == "40 of 40"
+    assert words["loss"] == f"{log[2]['loss']:.4f} at step 30"
+    assert f"{log[1]['valid_bits_per_token']:.4f} bits per token at step 20" == words["validation"]
+    assert "--resume" in words["model"]
+
+    for name in ("log.jsonl", "checkpoints", "samples"):  # killed before its first step
+        (out / name).unlink() if (out / name).is_file() else shutil.rmtree(out / name)
+    assert run_words(run_facts(str(out)))["step"] == "0 of 40"
+
+
+def test_info_says_what_a_tokenizer_is_and_not_what_is_in_it(tmp_path):
+    (tmp_path / "a.txt").write_text("the cat sat on the mat and the dog sat on the log. " * 200)
+    prepare([tmp_path / "a.txt"], tmp_path / "shards", "bpe:300", 16, progress=False)
+    run(replace_steps(1), shards_data(tmp_path / "shards"), tmp_path / "run", say=lambda _: None)
+    facts = model_facts(str(tmp_path / "run"))
+    assert facts["codec"] == {"kind": "tokenizer", "vocab": facts["network"]["vocab"], "lossless": True}
+    assert max(map(len, run_words(run_facts(str(tmp_path / "run"))).values())) < 80
+
 
 def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_it_used(data, tmp_path):
     out, undisturbed = tmp_path / "run", tmp_path / "undisturbed"
@@ -121,9 +264,10 @@ def replace_steps(steps: int):
 
 def test_an_existing_run_is_refused_without_resume_and_other_settings_with_it(straight, data):
     assert "holds a run already" in call(data, straight).stderr
-    changed = replace(plan(), train=replace(plan().train, batch=8))
-    with pytest.raises(ValueError, match=r"another train\.batch"):
-        run(changed, shards_data(data), straight, resume=True)
+    for change in ({"batch": 8}, {"accumulate": 2}):
+        changed = replace(plan(), train=replace(plan().train, **change))
+        with pytest.raises(ValueError, match=rf"another train\.{next(iter(change))}"):
+            run(changed, shards_data(data), straight, resume=True)
 
 
 def test_a_folder_of_something_else_is_refused(data, tmp_path):
@@ -181,7 +325,7 @@ def test_training_by_the_clock_stops_by_it(data, tmp_path):
         ("train.steps=many", "is a whole number"),
         ("train.steps", "reads name=value"),
         ("objective=dens", "objective is one of"),
-        ("method=mdlm", "method is 'ggm'"),
+        ("method=mdlm", "method is one of ggm, ar, mlm"),
         ("train.precision=fp8", "precision is fp32 or bf16"),
     ],
 )

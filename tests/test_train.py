@@ -66,7 +66,7 @@ def test_the_average_follows_the_recursion_and_forgets_its_start():
     average, by_hand = Average(model, 0.9), 5.0
     for n in range(100):
         nn.init.constant_(model.weight, float(n % 7))
-        average.update(list(model.parameters()))
+        average.update(list(model.parameters()), average.next_weight())
         decay = min(0.9, (1 + n) / (10 + n))
         by_hand = decay * by_hand + (1 - decay) * (n % 7)
     assert average.network.weight.item() == pytest.approx(by_hand, rel=1e-5)
@@ -130,6 +130,29 @@ def test_keyed_losses_of_a_batch_are_the_mean_of_those_of_its_parts(objective):
     whole = loss(list(range(12)))
     assert whole == pytest.approx((loss([0, 1, 2, 3]) * 4 + loss([11, 5, 7, 4, 6, 8, 10, 9]) * 8) / 12, rel=1e-6)
     assert whole != pytest.approx(loss_of(net, PROCESS, x0, generator=Keyed((3, 8), torch.arange(12), 12)).item(), rel=1e-3)
+
+
+@pytest.mark.parametrize("parts", [2, 8, 32])
+@pytest.mark.parametrize("objective", ["dense", "marginal", "binary"])
+def test_a_batch_cut_into_parts_trains_the_same_weights(objective, parts):
+    """In float64, where only the order of the sums differs: 20 steps."""
+    spec = replace(SPEC, timesteps=3, clip=0.5)
+    nets, rows = [network().double(), network().double()], InMemory(all_alike(64))
+    specs = [spec, replace(spec, accumulate=parts)]
+    trainers = [Trainer(net, PROCESS, rows, each, objective) for net, each in zip(nets, specs, strict=True)]
+    shown: list[int] = []
+    nets[1].register_forward_pre_hook(lambda module, arguments: shown.append(len(arguments[0])))
+    for _ in range(20):
+        one, other = (trainer.advance().item() for trainer in trainers)
+        assert one == pytest.approx(other, rel=1e-12)
+    assert set(shown) == {32 // parts * (1 if objective == "dense" else 3)}
+    for one, other in zip(*(net.parameters() for net in nets), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
+
+
+def test_parts_must_be_equal():
+    with pytest.raises(ValueError, match=r"train\.accumulate is 5, .* 32 rows of a step; set train\.batch to a multiple of 5"):
+        train(network(), PROCESS, all_alike(64), replace(SPEC, accumulate=5))
 
 
 def test_keyed_numbers_are_uniform_and_independent():
@@ -224,6 +247,7 @@ def test_data_and_objectives_that_do_not_fit_are_refused(objective, tokens, abou
 
 
 def test_settings_that_make_no_sense_are_refused():
-    for change in ({"batch": 0}, {"timesteps": 0}, {"precision": "fp8"}, {"seconds": 0.0}, {"steps": 0}):
+    wrong = {"batch": 0, "timesteps": 0, "precision": "fp8", "seconds": 0.0, "steps": 0, "accumulate": 0, "samples": -1}
+    for name, value in wrong.items():
         with pytest.raises(ValueError, match=r"train\."):
-            replace(SPEC, **change)
+            replace(SPEC, **{name: value})

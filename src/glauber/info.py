@@ -1,13 +1,21 @@
-"""What a recipe or a model is made of, as plain facts."""
+"""What a recipe, a run or a model is made of, as plain facts."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from glauber.codec import ImageCodec, TextCodec, is_image_codec
 from glauber.conditional import Transformer, TransformerConfig
 from glauber.model import load
 from glauber.process import Schedule
 from glauber.train import Recipe, TrainSpec
+from glauber.train.checkpoint import STATE, checkpoints
+from glauber.train.report import read_log
+
+FEW = 8
+"""Values of a list that are shown."""
 
 
 def recipe_facts(plan: Recipe) -> dict[str, str]:
@@ -25,7 +33,7 @@ def recipe_facts(plan: Recipe) -> dict[str, str]:
         "chain steps T": _text(process.sweeps * plan.network.length),
         "keep": keep,
         "order": process.order,
-        "noise law": process.noise,
+        "noise law": f"unigram, {process.smoothing:g} added to each count" if process.noise == "unigram" else process.noise,
         "objective": plan.objective,
         "optimizer": f"AdamW {train.betas[0]}/{train.betas[1]}, eps {_power(train.eps)}",
         "weight decay": _text(train.weight_decay or None),
@@ -33,21 +41,72 @@ def recipe_facts(plan: Recipe) -> dict[str, str]:
         "clipping": _text(train.clip),
         "learning rate": _rate(train),
         "train steps": _text(train.steps),
-        "batch": f"{train.batch}×{train.timesteps} (examples × timesteps)" if train.timesteps > 1 else _text(train.batch),
+        "batch": _batch(train),
         "EMA": _text(train.ema),
         "precision": train.precision,
         "sampling": _sampling(plan.sampling),
     }
 
 
+def is_run(name: str) -> bool:
+    """Whether it is a training run's folder."""
+    config = Path(name) / "config.json"
+    return config.is_file() and "recipe" in _read_json(config)
+
+
+def run_facts(name: str) -> dict[str, Any]:
+    """How far a training run is, for programs; with the facts of its model, once it has one."""
+    folder = Path(name)
+    log = read_log(folder / "log.jsonl") if (folder / "log.jsonl").is_file() else []
+    kept = checkpoints(folder / "checkpoints")
+    last = max([*log[-1:], *(_read_json(path / STATE) for path in kept[-1:])], key=lambda known: known["step"], default={})
+    bounds = [record for record in log if "valid_bits_per_token" in record]
+    model = model_facts(str(folder / "model")) if (folder / "model" / "config.json").is_file() else None
+    return {
+        **_read_json(folder / "config.json"),
+        "step": last.get("step", 0),
+        "seconds": last.get("seconds", 0.0),
+        "last": log[-1] if log else None,
+        "validation": bounds[-1] if bounds else None,
+        "checkpoints": [path.name for path in kept],
+        "samples": [str(path.relative_to(folder)) for path in sorted(folder.glob("samples/step-*.*"))],
+        "finished": model is not None and model["about"].get("steps") == last.get("step", 0),
+        "model": model,
+    }
+
+
+def run_words(facts: dict[str, Any]) -> dict[str, str]:
+    """The same for people."""
+    plan, train, last, valid = facts["recipe"], facts["recipe"]["train"], facts["last"], facts["validation"]
+    parts = f" in {train['accumulate']} parts" if train.get("accumulate", 1) > 1 else ""
+    how = f"batch {train['batch']}{parts}, peak rate {_power(train['rate'])}, {train['precision']}, seed {train['seed']}"
+    words = {
+        "recipe": f"{plan['name']}: {plan['objective']} loss, {how}",
+        "data": facts["data"] if " " in facts["data"] else f"{facts['data'][:16]}…",
+        "step": f"{facts['step']:,} of {train['steps']:,}",
+        "trained for": f"{facts['seconds']:.1f} s" + (f" of {train['seconds']:g} s" if train["seconds"] else ""),
+        "loss": f"{last['loss']:.4f} at step {last['step']:,}" if last else "none logged yet",
+        "speed": f"{last['tokens_per_second']:,.0f} tokens/s" if last else "none logged yet",
+        "validation": f"{valid['valid_bits_per_token']:.4f} bits per token at step {valid['step']:,}" if valid else "none yet",
+        "checkpoints": ", ".join(facts["checkpoints"]) or "none yet",
+        "samples": facts["samples"][-1] if facts["samples"] else "none yet",
+    }
+    if facts["model"] is None:
+        return words | {"model": "none yet; glauber train --resume goes on"}
+    since = facts["model"]["about"].get("steps")
+    words["model"] = "finished" if facts["finished"] else f"of step {since}; glauber train --resume goes on"
+    return words | {name: text for name, text in model_words(facts["model"]).items() if name != "about"}
+
+
 def model_facts(name: str) -> dict[str, Any]:
-    """The facts of a saved model, for programs."""
+    """The facts of a saved model, for programs: its config, and of a tokenizer its size only."""
     model = load(name)
     schedule: Schedule = model.process.schedule
     return {
         "parameters": sum(p.numel() for p in model.network.parameters()),
         "calls_per_sample": schedule.signal.sum().item() / schedule.block,
         **model.config(),
+        "codec": _codec(model.codec),
     }
 
 
@@ -76,6 +135,22 @@ def count_parameters(config: TransformerConfig) -> int:
         return sum(p.numel() for p in Transformer(config).parameters())
 
 
+def _codec(codec: ImageCodec | TextCodec | None) -> dict[str, Any] | None:
+    """What a codec is, without the tokenizer or the alphabet in it."""
+    if codec is None:
+        return None
+    short = {name: value for name, value in codec.to_dict().items() if name not in ("tokenizer", "alphabet", "end")}
+    return short | {"vocab": codec.vocab} | ({} if is_image_codec(codec) else {"lossless": getattr(codec, "lossless", True)})
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read as JSON; it is damaged") from error
+    return found if isinstance(found, dict) else {}
+
+
 def _network_facts(config: TransformerConfig) -> dict[str, str]:
     grid = f" ({config.grid[0]}×{config.grid[1]})" if config.grid else ""
     return {
@@ -85,6 +160,11 @@ def _network_facts(config: TransformerConfig) -> dict[str, str]:
         "told": "the time t" if config.conditioning == "time" else "each site's survival",
         "length L": f"{config.length}{grid}",
     }
+
+
+def _batch(train: TrainSpec) -> str:
+    text = f"{train.batch}×{train.timesteps} (examples × timesteps)" if train.timesteps > 1 else _text(train.batch)
+    return text if train.accumulate == 1 else f"{text}, in {train.accumulate} parts"
 
 
 def _rate(train: TrainSpec) -> str:
@@ -119,10 +199,13 @@ def _power(value: float) -> str:
 def _text(value: Any) -> str:
     if value is None:
         return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.4g}" if value < 0.999 else f"{value:g}"
     if isinstance(value, dict):
-        return ", ".join(f"{k} {_text(v)}" for k, v in value.items()) or "none"
+        return "; ".join(f"{k} {_text(v)}" for k, v in value.items()) or "none"
     if isinstance(value, list | tuple):
-        return ", ".join(map(_text, value))
+        few = ", ".join(map(_text, value[:FEW]))
+        return few if len(value) <= FEW else f"{few}, … ({len(value)} in all)"
     return str(value)

@@ -1,21 +1,32 @@
 """What a user holds: weights, process and codec in one."""
 
-import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from glauber.chain import check_options, run_chain
+from glauber.chain.restriction import Rule, restrict
 from glauber.codec import ImageCodec, TextCodec, codec_from_dict, is_image_codec
-from glauber.conditional import Classifier, Conditional, Denoiser, StepLaw, Transformer, TransformerConfig
-from glauber.evaluate import Bound, bound
+from glauber.conditional import (
+    CLASSIFIERS,
+    Conditional,
+    Denoiser,
+    Reader,
+    StepLaw,
+    Transformer,
+    TransformerConfig,
+    conditional_of,
+)
+from glauber.infill import fill_text, fill_tokens, new_generator, require_text_codec, vary_text
 from glauber.objective import OBJECTIVES
 from glauber.process import NoiseLaw, Process, Schedule
+from glauber.score import Windows, characters, cut, score_windows
 from glauber.storage import read_model, write_model
 
 if TYPE_CHECKING:
@@ -29,7 +40,8 @@ class Model(nn.Module):
     """A trained network with the process that it reverses and the codec of what its tokens stand for.
 
     Args:
-        objective: the loss it was trained with: "dense" makes it a clean conditional, "binary" and "marginal" a classifier.
+        objective: the loss it was trained with: "binary" and "marginal" make it a classifier, the others a clean conditional,
+            "dense" one for any schedule.
         sampling: options of `run_chain` that `sample` and `inpaint` use unless told otherwise.
         about: provenance, for people: data, recipe, steps, ...
     """
@@ -74,10 +86,22 @@ class Model(nn.Module):
 
     @property
     def conditional(self) -> Conditional | StepLaw:
-        """What `run_chain` takes."""
-        if self.objective == "dense":
-            return Denoiser(self.network)
-        return Classifier(self.network, self.process)
+        """What `run_chain` takes, for the model's own schedule."""
+        return self.conditional_for(self.process)
+
+    def conditional_for(self, process: Process, gaps: bool = False) -> Conditional | StepLaw:
+        """What the model knows, for a chain of this process; with `gaps` it must look at both sides of a site."""
+        found = conditional_of(self.objective, self.network, process)
+        if not gaps or not isinstance(found, Reader):
+            return found
+        if self.objective == "reading":
+            raise ValueError("an autoregressive model looks to the left alone and cannot fill gaps; use one of another method")
+        return Denoiser(self.network)
+
+    @property
+    def text_codec(self) -> TextCodec | None:
+        """The codec, where it is one of text."""
+        return None if is_image_codec(self.codec) else cast(TextCodec | None, self.codec)
 
     def schedule(self, sweeps: int | None = None, block: int | None = None, order: str | None = None) -> Schedule:
         """The model's own schedule, or another one with some of these changed. Other sweeps let survival fall linearly to 0."""
@@ -85,11 +109,11 @@ class Model(nn.Module):
         if sweeps is None and block is None and order is None:
             return own
         if self.network.config.conditioning == "time" or self.objective != "dense":
-            raise ValueError("a model told only the time, or trained as a classifier, runs on its own schedule alone")
+            raise ValueError("a model told only the time, or not trained with the dense loss, runs on its own schedule alone")
         if sweeps is not None and sweeps < 1:
             raise ValueError(f"sweeps must be at least 1, not {sweeps}")
         settings = own.to_dict()
-        if block is not None and order is None and settings["order"] == "left":
+        if block is not None and order is None and settings["order"] in ("left", "right"):
             settings["order"] = "strided"  # sites updated together are then far apart
         if sweeps is not None and sweeps != own.sweeps:
             settings |= {"steps": sweeps * own.length, "keep": "linear"}
@@ -110,15 +134,34 @@ class Model(nn.Module):
         **chain: Any,
     ) -> Tensor:
         """(num, L) tokens from a chain on `schedule(sweeps, block, order)`; `chain` are options of `run_chain`."""
+        return self.run(num, new_generator(seed), (), sweeps, block, order, **chain)
+
+    def run(
+        self,
+        num: int | None,
+        generator: torch.Generator | None,
+        rules: Sequence[Rule] = (),
+        sweeps: int | None = None,
+        block: int | None = None,
+        order: str | None = None,
+        **chain: Any,
+    ) -> Tensor:
+        """As `sample_tokens`, with a generator, and rules that bar tokens from sites."""
         process = Process(self.schedule(sweeps, block, order), self.process.noise)
-        generator = None if seed is None else torch.Generator().manual_seed(seed)
         options = self.sampling | chain
-        if self.objective != "dense":
-            options.setdefault("truncate", "mixture")  # all that a classifier knows
+        if self.objective in CLASSIFIERS:
+            options.setdefault("truncate", "mixture")  # all that it knows
+        conditional = self.conditional_for(process, gaps=options.get("clamp") is not None)
+        with self.evaluating():
+            return run_chain(restrict(conditional, rules), process, num, generator=generator, **options)
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """The network in evaluation mode, and then again in the one it was in."""
         was_training = self.network.training
         self.network.eval()
         try:
-            return run_chain(self.conditional, process, num, generator=generator, **options)
+            yield
         finally:
             self.network.train(was_training)
 
@@ -157,18 +200,50 @@ class Model(nn.Module):
         images = self._as_images(pictures)
         return images[0] if num is None else images
 
-    def score(self, items: Tensor | np.ndarray, kernel: str = "reversal", draws: int = 8, seed: int = 0) -> dict[str, Any]:
-        """Upper bound on the negative log-likelihood of images (N, H, W) or tokens (N, L) under `kernel`'s chain, in bits."""
-        tokens = items if isinstance(items, Tensor) else self._require_codec().encode(items)
-        generator = torch.Generator().manual_seed(seed)
-        result: Bound = bound(self.conditional, self.process, tokens.to(self.device), kernel, draws, generator)
-        bits = 1 / (math.log(2) * self.process.length)
-        return {
-            "bits_per_token": result.mean * bits,
-            "standard_error": result.error * bits,
-            "kernel": result.kernel,
-            "calls": result.calls,
-        }
+    def infill(self, text: str, num: int | None = None, seed: int | None = None, **options: Any) -> Any:
+        r"""Fill the gaps of a text in: one string, or a list of `num`. What is given comes back as it was, to the byte.
+
+        [[12]] is a gap of 12 tokens; a plain [[ is written \[[. Options as for `sample_tokens`; see `glauber.infill` for how.
+        """
+        texts = [filled.text for filled in fill_text(self, text, 1 if num is None else num, seed, **options)]
+        return texts[0] if num is None else texts
+
+    def infill_tokens(
+        self, tokens: Tensor, mask: Tensor, num: int | None = None, seed: int | None = None, **options: Any
+    ) -> Tensor:
+        """Draw anew the tokens, (rows, n) or (n,) with n ≤ L, where the mask is true. `num` adds an axis of fills in front."""
+        return fill_tokens(self, tokens, mask, num, seed, **options)
+
+    def vary(self, text: str, t: int, num: int | None = None, seed: int | None = None, **options: Any) -> Any:
+        """Noise a text to step t of the schedule and run the chain back: one string, or a list of `num`."""
+        texts = vary_text(self, text, t, 1 if num is None else num, seed, **options)
+        return texts[0] if num is None else texts
+
+    def score(
+        self,
+        items: str | Sequence[str] | Tensor | np.ndarray,
+        kernel: str = "reversal",
+        draws: int = 8,
+        seed: int = 0,
+        sweeps: int | None = None,
+        block: int | None = None,
+        order: str | None = None,
+    ) -> dict[str, Any]:
+        """Upper bound on the negative log-likelihood under `kernel`'s chain, in bits per token; for text, per character too.
+
+        Args:
+            items: texts, which are cut into windows of L tokens, images (N, H, W), or tokens (N, L).
+        """
+        return score_windows(self, self._windows(items), (kernel,), draws, seed, sweeps, block, order)[kernel]
+
+    def _windows(self, items: str | Sequence[str] | Tensor | np.ndarray) -> Windows:
+        if isinstance(items, Tensor):
+            codec = self.text_codec
+            return Windows(items, None, None if codec is None else characters(items.tolist(), codec))
+        if isinstance(items, np.ndarray):
+            return Windows(self._require_codec().encode(items))
+        text_codec, texts = require_text_codec(self), [items] if isinstance(items, str) else list(items)
+        return cut(text_codec.encode_batch(texts), text_codec, self.process.length)
 
     def decode(self, tokens: Tensor) -> list[Any]:
         """PIL images, strings, or lists of tokens where there is no codec."""
@@ -241,9 +316,13 @@ class Model(nn.Module):
         _load_strictly(model, tensors)
         return model
 
-    def save(self, folder: str | os.PathLike[str], overwrite: bool = False) -> Path:
-        """Write config.json and model.safetensors, the layout of huggingface_hub's PyTorchModelHubMixin."""
-        write_model(Path(folder), self.config(), self.state_dict(), overwrite)
+    def save(self, folder: str | os.PathLike[str], overwrite: bool = False, compact: bool = False) -> Path:
+        """Write config.json and model.safetensors, the layout of huggingface_hub's PyTorchModelHubMixin.
+
+        Args:
+            compact: the network's matrices in int8, with a scale for each row; a quarter of the size, and rounded.
+        """
+        write_model(Path(folder), self.config(), self.state_dict(), overwrite, compact)
         return Path(folder)
 
     def push_to_hub(self, repo_id: str, private: bool = False) -> None:

@@ -27,6 +27,7 @@ def run_chain(
     skip: bool = True,
     labels: bool = False,
     start: tuple[Tensor, int] | None = None,
+    stop: int = 0,
     clamp: Clamp | None = None,
     clamp_rule: str = "exact",
     temperature: float | Sequence[float] = 1.0,
@@ -49,6 +50,7 @@ def run_chain(
         labels: remember where noise fell (identity 9); noise sites then hold the mask id.
         start: (x, t), a state (rows, L) and the step that it is the state of, in place of noise at T. With `labels` its
             masked sites are the noise.
+        stop: the step whose state is returned, for those who need not go to the end.
         clamp: {site: token}, or (mask, tokens): sites held fixed.
         clamp_rule: "exact" tells the network that they are clean (identity 8); "paper" does not, its zero-shot rule.
         temperature, top_p, top_k, ban, truncate: see `Truncation`; `truncate` says of which law, "clean" or "mixture".
@@ -59,13 +61,15 @@ def run_chain(
     _check_together(conditional, process, labels, truncation)
 
     x, t_start = _start(process, num, start, labels, generator)
+    if not isinstance(stop, int) or not 0 <= stop <= t_start or stop % process.schedule.block:
+        raise ValueError(f"the last step must lie in 0..{t_start} and be a multiple of the block, not {stop}")
     given, tokens = clamped_sites(clamp, process, len(x))
     x = torch.where(given, tokens, x)
     _check_masks(process, x, t_start)
     chain = _Chain(conditional, process, kernel, skip, labels, given, clamp_rule == "exact", truncation)
     if on_step is not None:
         on_step(t_start, x.clone())
-    for t in _bar(range(t_start - process.schedule.block, -1, -process.schedule.block), progress):
+    for t in _bar(range(t_start - process.schedule.block, stop - 1, -process.schedule.block), progress):
         u = uniform((2, len(x), process.schedule.block), generator, x.device)
         x = chain.undo(x, t, u)
         if on_step is not None:

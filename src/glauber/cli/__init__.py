@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from glauber.cli import making, using, weighing  # noqa: F401  (each adds its commands)
+from glauber.cli import judging, making, using, weighing  # noqa: F401  (each adds its commands)
 from glauber.cli.common import app
 
 UsageError: Any = typer.BadParameter.__mro__[1]  # click's, or that of typer's own copy of click

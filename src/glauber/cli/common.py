@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+import textwrap
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,6 +30,14 @@ TopK = Annotated[int | None, typer.Option("--top-k", help="Draw only from this m
 Temperature = Annotated[
     str | None, typer.Option(help="Below 1 safer, above 1 more varied; 1.05,1.0 is 1.05 for the first half of the chain.")
 ]
+
+
+def calm_threads() -> None:
+    """Half the cores, unless the user chose: threads that wait for each other are at the mercy of whatever else runs."""
+    if "OMP_NUM_THREADS" not in os.environ:
+        import torch
+
+        torch.set_num_threads(max(1, (os.cpu_count() or 2) // 2))
 
 
 def require_free(folder: Path, force: bool) -> None:
@@ -79,6 +88,15 @@ def save_images(images: list[Any], out: Path) -> list[str]:
         files.append(out / "sheet.png")
         grid(np.stack([np.asarray(image.convert("RGB")) for image in images]), min(10, len(images)), scale).save(files[-1])
     return [str(file) for file in files]
+
+
+def print_table(words: dict[str, str]) -> None:
+    """Names and texts in two columns; on a screen long texts are folded, in a file each stays on its line."""
+    wide = max(map(len, words)) + 2
+    room = max(20, shutil.get_terminal_size().columns - wide) if sys.stdout.isatty() else sys.maxsize
+    for name, text in words.items():
+        lines = textwrap.wrap(text, room) or [""]
+        print(f"{name:<{wide}}" + f"\n{'':{wide}}".join(lines))
 
 
 def command() -> str:

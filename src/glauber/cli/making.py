@@ -27,19 +27,24 @@ def demo(
 
 @app.command()
 def prepare(
-    sources: Annotated[list[str], typer.Argument(metavar="SRC...", help="Text files, .jsonl, folders, .npy, or hub:NAME.")],
+    sources: Annotated[list[str], typer.Argument(metavar="SRC...", help="Texts, .jsonl, images, folders, .npy, hub:NAME.")],
     out: Annotated[Path, typer.Option(help="Folder for the token shards.")],
-    tokenizer: Annotated[str, typer.Option(help="char, bytes, bpe:8192, a tokenizer.json, or hub:NAME.")] = "char",
-    length: Annotated[int | None, typer.Option(help="L, tokens per row; 256 if not given.")] = None,
+    tokenizer: Annotated[
+        str,
+        typer.Option(help="char, bytes, bpe:8192, a tokenizer.json, hub:NAME; of images patches:512:4 or pixels:16."),
+    ] = "char",
+    length: Annotated[int | None, typer.Option(help="L, tokens per row; 256 if not given. Images have their own.")] = None,
     valid: Annotated[float, typer.Option(help="Share of the data kept for validation.")] = 0.01,
     field: Annotated[str, typer.Option(help="Where the text is in a line of .jsonl.")] = "text",
     vocab: Annotated[int | None, typer.Option(help="Vocabulary size of .npy tokens.")] = None,
+    size: Annotated[int | None, typer.Option(help="Cut images to squares of so many pixels a side, resized.")] = None,
+    grey: Annotated[bool, typer.Option("--grey", help="Make images grey; as pixels they always are.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace finished data in --out.")] = False,
 ) -> None:
-    """Turn text or tokens into shards to train on. Interrupted, it goes on from where it was."""
+    """Turn texts, images or tokens into shards to train on. Interrupted, it goes on from where it was."""
     from glauber.data import prepare as prepare_data
 
-    shards = prepare_data(sources, out, tokenizer, length, valid, field, vocab, force=force)
+    shards = prepare_data(sources, out, tokenizer, length, valid, field, vocab, size, grey, force=force)
     rows = {split: len(shards.rows(split)) for split in ("train", "valid")}
     print(f"{rows['train']:,} rows to train on and {rows['valid']:,} to validate, of {shards.length} tokens, in {out}")
     print(f"vocabulary {shards.vocab:,}; try: {command()} train --recipe tiny --data {out} --out run")
@@ -58,6 +63,7 @@ def train(
     init: Annotated[str | None, typer.Option(help="Start from the weights of this model.")] = None,
 ) -> None:
     """Train a model. Stop it when you like: --resume goes on, to the same weights bit for bit."""
+    from glauber.data.writing import disk_full_said
     from glauber.train.parallel import processes
     from glauber.train.recipe import Recipe
     from glauber.train.recipe import recipe as find_recipe
@@ -71,7 +77,7 @@ def train(
             raise ValueError(f"the recipe {plan.name} needs --data, a folder that `glauber prepare` made")
         return plan, digits_data() if data is None else shards_data(data)
 
-    with processes() as world:
+    with processes() as world, disk_full_said(out, "go on with --resume"):
         outcome = run(*world.together(read), out, resume, init, world=world)
     if outcome.model is not None:
         print(f"done: {outcome.step} steps, the model is in {outcome.model}")

@@ -1,4 +1,4 @@
-"""Commands that use a model: sample, infill."""
+"""Commands that use a model: sample, infill, vary, score."""
 
 import json
 import time
@@ -20,11 +20,13 @@ from glauber.cli.common import (
     TopK,
     TopP,
     app,
+    calm_threads,
     chain_options,
-    open_image,
     require_free,
     save_images,
 )
+
+Watching = Annotated[bool, typer.Option("--watch", help="See the text settle, in a terminal.")]
 
 
 @app.command()
@@ -39,14 +41,17 @@ def sample(
     top_p: TopP = None,
     top_k: TopK = None,
     temperature: Temperature = None,
+    watch: Watching = False,
     out: Annotated[Path | None, typer.Option(help="Folder for the images, or for samples.json.")] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Draw samples: images into a folder, text onto the screen. What is not set is the model's own."""
+    from glauber.cli.watching import view
     from glauber.codec import is_image_codec
     from glauber.model import load
 
+    calm_threads()
     if num < 1:
         raise ValueError(f"ask for at least one sample, not {num}")
     loaded = load(model)
@@ -56,7 +61,11 @@ def sample(
         require_free(out, force)
     began = time.perf_counter()
     options = chain_options(kernel, top_p, top_k, temperature)
-    tokens = loaded.sample_tokens(num, seed, sweeps, block, order, progress=not as_json, **options)
+    seen = view(loaded.text_codec, loaded.schedule(sweeps, block, order)) if watch else None
+    options["on_step"] = None if seen is None else seen()
+    tokens = loaded.sample_tokens(num, seed, sweeps, block, order, progress=seen is None and not as_json, **options)
+    if seen is not None:
+        seen.clear()
     result: dict[str, Any] = {"tokens": tokens.tolist(), "seconds": time.perf_counter() - began}
     if is_image_codec(loaded.codec) and out is not None:
         result["files"] = save_images(loaded.decode(tokens), out)
@@ -73,33 +82,157 @@ def sample(
 @app.command()
 def infill(
     model: ModelName,
-    image: Annotated[Path, typer.Option(help="The image, of the size that the model was trained on.")],
-    mask: Annotated[Path, typer.Option(help="An image of the same size: white is filled in, black stays.")],
+    text: Annotated[
+        str | None, typer.Option(help="A text; [[12]] is a gap of 12 tokens. A plain [[ has a backslash before it.")
+    ] = None,
+    texts: Annotated[Path | None, typer.Option(help="Many of them: a .jsonl file with a field text in each line.")] = None,
+    image: Annotated[Path | None, typer.Option(help="An image of the size that the model was trained on; with --mask.")] = None,
+    tokens: Annotated[Path | None, typer.Option(help="Tokens as .npy, (L,) or (rows, L); with --mask.")] = None,
+    mask: Annotated[Path | None, typer.Option(help="What to fill in: white pixels, or true in a .npy.")] = None,
     num: Annotated[int, typer.Option("-n", "--num", help="How many different fills.")] = 1,
     seed: Seed = None,
-    out: Annotated[Path, typer.Option(help="Folder for the filled images.")] = Path("filled"),
-    force: Force = False,
-    as_json: Json = False,
+    sweeps: Sweeps = None,
+    block: Block = None,
+    order: Order = None,
+    kernel: Kernel = None,
+    top_p: TopP = None,
+    top_k: TopK = None,
+    temperature: Temperature = None,
+    watch: Watching = False,
+    out: Annotated[
+        Path | None, typer.Option(help="For images a folder (filled if not given), for --texts a .jsonl, for --tokens a .npy.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over what is there.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the result as JSON; for text with each filled token and its probability.")
+    ] = False,
 ) -> None:
-    """Fill the white part of a mask in. The rest of the image comes back as it was."""
-    from glauber.codec import is_image_codec
-    from glauber.model import load
-
+    """Fill gaps in: in a text, many texts, an image or tokens. What is given comes back as it was, to the byte."""
     if num < 1:
         raise ValueError(f"ask for at least one fill, not {num}")
-    require_free(out, force)
-    loaded = load(model)
-    picture, hole = open_image(image), open_image(mask).convert("L")
-    if is_image_codec(loaded.codec) and len(loaded.codec.shape) == 2:
-        picture = picture.convert("L")
+    if sum(source is not None for source in (text, texts, image, tokens)) != 1:
+        raise ValueError("say what to fill in: one of --text, --texts, --image and --tokens")
+    if (mask is None) != (image is None and tokens is None):
+        raise ValueError("an image or tokens need a --mask that says what to fill in, and text has its [[gaps]] instead")
+    if watch and text is None:
+        raise ValueError("--watch shows one text that fills, so it goes with --text")
+    if text is not None and out is not None:
+        raise ValueError("the text goes to the screen; --out is for --texts, --image and --tokens")
+    from glauber.cli.filling import infill_lines, infill_text, infill_tokens, inpaint
+    from glauber.model import load
+
+    calm_threads()
+    options = chain_options(kernel, top_p, top_k, temperature) | {"sweeps": sweeps, "block": block, "order": order}
     began = time.perf_counter()
-    images = loaded.inpaint(picture, hole, num, seed, progress=not as_json)
-    _print_sample({"seconds": time.perf_counter() - began, "files": save_images(images, out)}, as_json)
+    if image is not None and mask is not None:
+        folder = out or Path("filled")
+        require_free(folder, force)
+        images = inpaint(load(model), image, mask, num, seed, progress=not as_json, **options)
+        result: dict[str, Any] = {"files": save_images(images, folder)}
+    elif tokens is not None and mask is not None:
+        if out is None:
+            raise ValueError("say where to put the filled tokens, e.g. --out filled.npy")
+        _require_new(out, force)
+        infill_tokens(load(model), tokens, mask, out, None if num == 1 else num, seed, progress=not as_json, **options)
+        result = {"tokens_file": str(out)}
+    elif texts is not None:
+        if out is not None:
+            _require_new(out, force)
+        infill_lines(load(model), texts, out, num, seed, as_json, **options)
+        return
+    else:
+        result = infill_text(load(model), str(text), num, seed, watch, as_json, **options)
+    _print_sample({"seconds": time.perf_counter() - began, **result}, as_json)
+
+
+@app.command()
+def vary(
+    model: ModelName,
+    text: Annotated[str, typer.Option(help="The text to vary, at most as long as the model's rows.")],
+    strength: Annotated[
+        float, typer.Option(help="How far to noise it: 0 leaves it as it is, 1 forgets it. A share of the chain's steps.")
+    ] = 0.5,
+    num: Annotated[int, typer.Option("-n", "--num", help="How many variations.")] = 1,
+    seed: Seed = None,
+    sweeps: Sweeps = None,
+    block: Block = None,
+    order: Order = None,
+    kernel: Kernel = None,
+    top_p: TopP = None,
+    top_k: TopK = None,
+    temperature: Temperature = None,
+    as_json: Json = False,
+) -> None:
+    """Noise a text part of the way, and let the chain bring it back another way."""
+    from glauber.model import load
+
+    calm_threads()
+    if num < 1:
+        raise ValueError(f"ask for at least one variation, not {num}")
+    if not 0 <= strength <= 1:
+        raise ValueError(f"strength is a share of the chain's steps, from 0 to 1, not {strength}")
+    loaded = load(model)
+    options = chain_options(kernel, top_p, top_k, temperature) | {"sweeps": sweeps, "block": block, "order": order}
+    schedule = loaded.schedule(sweeps, block, order)
+    t = round(strength * len(schedule.times)) * schedule.block
+    began = time.perf_counter()
+    texts = loaded.vary(text, t, num, seed, progress=not as_json, **options)
+    _print_sample({"seconds": time.perf_counter() - began, "step": t, "steps": schedule.steps, "texts": texts}, as_json)
+
+
+@app.command()
+def score(
+    model: ModelName,
+    data: Annotated[Path | None, typer.Argument(metavar="DATA", help="A folder that `glauber prepare` made.")] = None,
+    text: Annotated[Path | None, typer.Option(help="A text file (.txt or .jsonl, also .gz, .xz) instead.")] = None,
+    split: Annotated[str, typer.Option(help="Of DATA: valid or train.")] = "valid",
+    rows: Annotated[int | None, typer.Option(help="Score this many windows, from the start; all if not given.")] = None,
+    draws: Annotated[int, typer.Option(help="Network calls per window: more, and the standard error falls.")] = 8,
+    sweeps: Sweeps = None,
+    block: Block = None,
+    order: Order = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of the steps and the noise that are drawn.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """How likely the model finds a text: upper bounds in bits, for both kernels' chains, over windows that do not overlap."""
+    from glauber.cli.scoring import KINDS, only_bounds, print_score, windows_of_data, windows_of_file
+    from glauber.model import load
+    from glauber.score import score_windows
+
+    calm_threads()
+    if (data is None) == (text is None):
+        raise ValueError("say what to score: a folder of prepared data, or --text FILE")
+    if rows is not None and rows < 1:
+        raise ValueError(f"score at least one window, not {rows}")
+    loaded = load(model)
+    windows = windows_of_file(loaded, text, rows) if text is not None else windows_of_data(loaded, data or Path(), split, rows)
+    began = time.perf_counter()
+    found = score_windows(loaded, windows, KINDS, draws, seed, sweeps, block, order, progress=not as_json)
+    used = loaded.schedule(sweeps, block, order)
+    result: dict[str, Any] = {
+        **{name: found["reversal"][name] for name in ("rows", "tokens", "characters", "calls") if name in found["reversal"]},
+        "length": used.length,
+        "steps": used.steps,
+        "block": used.block,
+        "seconds": time.perf_counter() - began,
+        "bounds": {name: only_bounds(figures) for name, figures in found.items()},
+    }
+    if as_json:
+        print(json.dumps(result))
+    else:
+        print_score(result)
+
+
+def _require_new(file: Path, force: bool) -> None:
+    if file.exists() and not force:
+        raise ValueError(f"{file} exists; name another file with --out, or add --force to replace it")
 
 
 def _print_sample(result: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps(result))
+    elif "tokens_file" in result:
+        print(f"the filled tokens are in {result['tokens_file']} ({result['seconds']:.1f} s)")
     elif "files" in result:
         files = result["files"]
         print(f"{len(files)} file{'s' * (len(files) > 1)} in {Path(files[0]).parent} ({result['seconds']:.1f} s)")

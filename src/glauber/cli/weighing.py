@@ -6,36 +6,46 @@ from typing import Annotated, Any
 
 import typer
 
-from glauber.cli.common import Force, Json, app
+from glauber.cli.common import Force, Json, app, print_table
 
 
 @app.command()
 def bench(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="train: how fast training is, against the card's limit.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="train: against the card's limit; prepare: against the tokenizers library.")
+    ],
+    text: Annotated[list[str] | None, typer.Option(help="For prepare: a text, or several; used again up to 100 MB.")] = None,
     out: Annotated[Path | None, typer.Option(help="A JSON file for the raw figures.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Tiny networks, to see that it runs.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Tiny, to see that it runs.")] = False,
     force: Force = False,
 ) -> None:
     """Measure, side by side in one run; the tables of the docs."""
-    from glauber.bench import bench_train
-
-    if name != "train":
-        raise ValueError(f"there is no bench {name!r}; there is: train")
+    if name not in ("train", "prepare"):
+        raise ValueError(f"there is no bench {name!r}; there are: train, prepare")
+    if (name == "prepare") != bool(text):
+        raise ValueError("the bench prepare, and no other, needs a text: name one or several with --text")
     if out is not None and out.exists() and not force:
         raise ValueError(f"{out} exists; name another file with --out, or add --force to replace it")
-    figures = bench_train(seconds=1.0 if quick else 10.0, quick=quick)
+    if name == "prepare":
+        from glauber.bench_prepare import bench_prepare
+
+        figures = bench_prepare(text or [], quick)
+    else:
+        from glauber.bench import bench_train
+
+        figures = bench_train(seconds=1.0 if quick else 10.0, quick=quick)
     if out is not None:
         out.write_text(json.dumps(figures, indent=2) + "\n")
 
 
 @app.command()
 def info(
-    model: Annotated[str | None, typer.Argument(metavar="MODEL", help="A model's folder, or its hub id.")] = None,
+    model: Annotated[str | None, typer.Argument(metavar="MODEL", help="A model's or a run's folder, or a hub id.")] = None,
     recipe: Annotated[str | None, typer.Option(help="Tell about a recipe instead, e.g. paper-owt.")] = None,
     as_json: Json = False,
 ) -> None:
-    """What a model or a recipe is made of: parameters, schedule, data, provenance."""
-    from glauber.info import count_parameters, model_facts, model_words, recipe_facts
+    """What a model or a recipe is made of, and how far a training run is."""
+    from glauber.info import count_parameters, is_run, model_facts, model_words, recipe_facts, run_facts, run_words
     from glauber.train import recipe as find_recipe
 
     if (model is None) == (recipe is None):
@@ -44,12 +54,13 @@ def info(
         plan = find_recipe(recipe)
         facts: dict[str, Any] = {"parameters": count_parameters(plan.network), **plan.to_dict()}
         words = recipe_facts(plan)
+    elif is_run(str(model)):
+        facts = run_facts(str(model))
+        words = run_words(facts)
     else:
         facts = model_facts(str(model))
         words = model_words(facts)
     if as_json:
         print(json.dumps(facts, indent=2))
         return
-    wide = max(map(len, words))
-    for name, text in words.items():
-        print(f"{name:<{wide}}  {text}")
+    print_table(words)

@@ -4,6 +4,7 @@ from typing import Any, TypeGuard
 
 from torch import Tensor
 
+from glauber.codec.image import ImageSpec
 from glauber.codec.patches import PatchCodec
 from glauber.codec.pixels import PixelCodec
 from glauber.codec.protocol import ImageCodec
@@ -37,6 +38,7 @@ __all__ = [
     "ByteCodec",
     "CharCodec",
     "ImageCodec",
+    "ImageSpec",
     "PatchCodec",
     "PixelCodec",
     "TextCodec",

@@ -8,6 +8,9 @@ from torch import Tensor
 
 from glauber.codec.protocol import check_images, check_tokens
 
+DISTANCES = 2**23
+"""Distances of squares to centres that are worked out at once."""
+
 
 class PatchCodec:
     """Cut the image into patch × patch squares, each replaced by the nearest of V centres found by k-means.
@@ -30,23 +33,29 @@ class PatchCodec:
         self.vocab = len(centres)
 
     @classmethod
-    def fit(cls, images: np.ndarray, patch: int, vocab: int, seed: int = 0) -> "PatchCodec":
-        """Find the centres on uint8 images (N, H, W) or (N, H, W, 3)."""
+    def fit(cls, images: np.ndarray, patch: int, vocab: int, seed: int = 0, most: int | None = None) -> "PatchCodec":
+        """Find the centres on uint8 images (N, H, W) or (N, H, W, 3), or on `most` of their squares drawn at random."""
         try:
             from sklearn.cluster import KMeans
+            from threadpoolctl import threadpool_limits
         except ImportError as error:
             raise ImportError("fitting a patch codec needs scikit-learn: pip install 'glauber[demo]'") from error
         images = check_images(images, images.shape[1:])
         squares = cls(torch.zeros(1, _area(patch, images.shape[1:])), patch, images.shape[1:])._cut(images)
+        if most is not None and len(squares) > most:
+            squares = squares[np.sort(np.random.default_rng(seed).choice(len(squares), most, replace=False))]
+        squares = squares.float()
         distinct = len(np.unique(squares.numpy(), axis=0))
         if distinct < vocab:
             raise ValueError(f"these images have only {distinct} different patches; ask for at most that many codes")
-        means = KMeans(vocab, n_init=1, random_state=seed).fit(squares.numpy())
+        with threadpool_limits(1):  # threads add up in any order, and the same images must give the same centres
+            means = KMeans(vocab, n_init=1, random_state=seed).fit(squares.numpy())
         return cls(torch.from_numpy(means.cluster_centers_).float(), patch, images.shape[1:])
 
     def encode(self, images: np.ndarray) -> Tensor:
-        squares = self._cut(check_images(images, self.shape))
-        return torch.cdist(squares, self.centres).argmin(-1).view(len(images), self.grid[0] * self.grid[1])
+        parts = torch.split(self._cut(check_images(images, self.shape)), max(1, DISTANCES // self.vocab))
+        tokens = torch.cat([torch.cdist(part.float(), self.centres).argmin(-1) for part in parts])
+        return tokens.view(len(images), self.grid[0] * self.grid[1])
 
     def decode(self, tokens: Tensor) -> np.ndarray:
         (rows, columns), p = self.grid, self.patch
@@ -58,7 +67,7 @@ class PatchCodec:
     def _cut(self, images: np.ndarray) -> Tensor:
         """(N, H, W, ...) → (N · rows · columns, patch · patch · channels), row by row."""
         (rows, columns), p = self.grid, self.patch
-        squares = torch.from_numpy(images).float().view(len(images), rows, p, columns, p, *self.shape[2:])
+        squares = torch.from_numpy(images).view(len(images), rows, p, columns, p, *self.shape[2:])
         return squares.transpose(2, 3).reshape(len(images) * rows * columns, _area(p, self.shape))
 
     def to_dict(self) -> dict[str, Any]:

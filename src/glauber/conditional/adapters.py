@@ -1,12 +1,18 @@
 """From a network's logits to what the chain asks for."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from glauber.conditional.protocol import Conditional, StepLaw
+from glauber.conditional.transformer import Cache, Transformer
 from glauber.process import Process
 
+CLASSIFIERS = ("binary", "marginal")
+"""Objectives that make a network tell signal from noise, and not name the clean token."""
 Network = Callable[..., Tensor]
 """Anything called as `Transformer.forward` is."""
 
@@ -19,6 +25,38 @@ class Denoiser:
 
     def __call__(self, x: Tensor, t: Tensor, survival: Tensor, sites: Tensor) -> Tensor:
         return self.network(x, t, survival, sites).double().log_softmax(-1)
+
+
+class Reader:
+    """A network that reads, for sweeps in reading order: the clean conditional of a site given the sites before it alone.
+
+    It goes on from where it was last asked, so that a sweep costs one pass over the row, and not one for each site.
+    """
+
+    def __init__(self, network: Any):
+        self.network: Transformer = network
+        self.cache: Cache | None = None
+        self.seen = torch.empty(0, 0)  # (B, n) the slots that the cache holds
+
+    def __call__(self, x: Tensor, t: Tensor, survival: Tensor, sites: Tensor) -> Tensor:
+        """As `Conditional`, for one site, the same in all rows; what x holds from there on is not looked at."""
+        site = int(sites[0, 0])
+        if sites.shape[1] != 1 or bool((sites != site).any()):
+            raise ValueError("reading goes from site to site, all rows together; use block 1 and one order")
+        slots = F.pad(x[:, :site], (1, 0), value=self.network.begin)
+        known = self.seen.shape[1]
+        if self.cache is None or known > site or not torch.equal(self.seen, slots[:, :known]):
+            self.cache, known = Cache(self.network, len(x)), 0
+        for start in [0] if known == 0 else range(known, site + 1):
+            logits = self.network.read(slots[:, start : site + 1 if known == 0 else start + 1], self.cache)
+        self.seen = slots
+        return logits.double().log_softmax(-1)[:, None]
+
+    def rows(self, x: Tensor) -> Tensor:
+        """log P(x_j | x_0 .. x_{j-1}) of every token of clean rows, in one pass: (B, L) → (B, L)."""
+        logits = self.network(x, torch.zeros_like(x[:, 0]), torch.ones_like(x, dtype=torch.float64), reading=len(x))
+        found: Tensor = logits.double().log_softmax(-1).gather(-1, x[..., None]).squeeze(-1)
+        return found
 
 
 class Classifier:
@@ -37,6 +75,14 @@ class Classifier:
         kappa = process.schedule.keeps(t)[..., None]
         prior = ((1 - kappa) / kappa).log() + process.noise.probs.log()  # log Π_t(a) / Π_t(φ)
         return (prior - self.network(x, t, survival, sites).double()).log_softmax(-1)
+
+
+def conditional_of(objective: str, network: Network, process: Process) -> Conditional | StepLaw:
+    """What a network trained with this objective knows, for a chain of the process."""
+    reads = isinstance(network, Transformer) and network.config.reads
+    if objective == "reading" or (objective == "dense" and reads and process.schedule.reading):
+        return Reader(network)
+    return Classifier(network, process) if objective in CLASSIFIERS else Denoiser(network)
 
 
 def require_classifiable(process: Process) -> None:

@@ -6,7 +6,7 @@ Shapes: B rows, L sites, b asked sites, V tokens, D width, C conditioning width.
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +16,7 @@ Readout = Callable[[Tensor, nn.Linear], Tensor]
 CONDITIONINGS = ("survival", "time")
 SINUSOIDS = 256  # of the scalar time
 OCTAVES = 8  # of the survival
+UNREAD = "this network was not made to read; set network.reads=true and train it so"
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,9 @@ class TransformerConfig:
     """Add a learned vector per site: small images need to know where they are, rotary tells only how far apart."""
     cond: int = 128
     """C, the width of the vector that feeds adaLN."""
+    reads: bool = False
+    """Read the answer about a site one slot to its left, behind an extra first slot. With attention to the left alone one pass
+    then answers for a whole sweep in reading order, as an autoregressive network does; the same weights also look both ways."""
 
     def __post_init__(self) -> None:
         if self.vocab < 2 or self.length < 1 or min(self.width, self.layers, self.heads, self.cond) < 1:
@@ -51,6 +55,10 @@ class TransformerConfig:
             object.__setattr__(self, "grid", tuple(self.grid))
             if len(self.grid) != 2 or math.prod(self.grid) != self.length:
                 raise ValueError(f"a grid of {'×'.join(map(str, self.grid))} does not hold {self.length} sites")
+        if self.reads and (self.conditioning != "survival" or self.grid is not None or self.absolute):
+            raise ValueError(
+                "a network that reads is for sequences and told the survival: no grid, no absolute positions, no time"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -67,14 +75,14 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         D, C = config.width, config.cond
-        self.embed = nn.Embedding(config.vocab + 1, D)  # the last row is the mask
+        self.embed = nn.Embedding(config.vocab + 1 + config.reads, D)  # row V is the mask, V+1 the first slot of one that reads
         self.place = nn.Parameter(torch.zeros(config.length, D)) if config.absolute else None
         self.condition = SurvivalCondition(D, C) if config.conditioning == "survival" else TimeCondition(C)
         self.blocks = nn.ModuleList(Block(D, config.heads, C) for _ in range(config.layers))
         self.final_norm = nn.LayerNorm(D, bias=False)
         self.final_modulation = nn.Linear(C, 2 * D)
         self.head = nn.Linear(D, config.vocab)
-        cos, sin = rotary_tables(config.length, D // config.heads, config.grid)
+        cos, sin = rotary_tables(config.length + config.reads, D // config.heads, config.grid)
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
         self.reset_parameters()
@@ -98,8 +106,19 @@ class Transformer(nn.Module):
     def mask(self) -> int:
         return self.config.vocab
 
+    @property
+    def begin(self) -> int:
+        """What the first slot of a network that reads holds."""
+        return self.config.vocab + 1
+
     def forward(
-        self, x: Tensor, t: Tensor, survival: Tensor, sites: Tensor | None = None, readout: Readout | None = None
+        self,
+        x: Tensor,
+        t: Tensor,
+        survival: Tensor,
+        sites: Tensor | None = None,
+        readout: Readout | None = None,
+        reading: int = 0,
     ) -> Tensor:
         """
         Args:
@@ -108,18 +127,24 @@ class Transformer(nn.Module):
             survival: (B, L) read when conditioned on survival.
             sites: (B, b) sites to mask and to answer for; None answers for every site, and masks none.
             readout: what to do with the last features (B, L, D) and the head instead of making all logits.
+            reading: in the first so many rows, which are clean, every site is answered for given the sites before it alone: the
+                L states of a sweep in reading order (all before the site clean, all after it noise) in one pass.
 
         Returns:
             (B, b, V) or (B, L, V) logits, or what the readout gives.
         """
         if x.shape[-1] != self.config.length:
             raise ValueError(f"this network was made for length {self.config.length}, got {x.shape[-1]}")
+        if reading and not self.config.reads:
+            raise ValueError(UNREAD)
         if sites is not None:
             x = x.scatter(1, sites, self.mask)
         if self.config.conditioning == "survival":
             # A mask and a site of survival 0 tell the same, nothing; they look the same, too.
             survival = torch.where(x == self.mask, 0.0, survival)
             x = torch.where(survival == 0, self.mask, x)
+            if self.config.reads:
+                x, survival = F.pad(x, (1, 0), value=self.begin), F.pad(survival, (1, 0), value=1.0)
             per_site, c = self.condition(survival)
             h = self.embed(x) + per_site
         else:
@@ -127,9 +152,37 @@ class Transformer(nn.Module):
         if self.place is not None:
             h = h + self.place
         for block in self.blocks:
-            h = block(h, c, self.cos, self.sin)
+            h = block(h, c, self.cos, self.sin, reading)
         if sites is not None:
             h = h.gather(1, sites[..., None].expand(-1, -1, h.shape[-1]))
+        elif self.config.reads:
+            h = h[:, :-1]  # the answer about site j stands in slot j, left of the site's own
+        return self._answer(h, c, readout)
+
+    def read(self, x: Tensor, cache: "Cache") -> Tensor:
+        """Go on reading, without going over what the cache holds; what `forward` says of rows that are read.
+
+        Args:
+            x: (B, n) the tokens of the next slots: `begin`, then those of the sites 0, 1, ... The cache then holds them too.
+                The first piece may be of any length, the others are one slot.
+
+        Returns:
+            (B, V) logits of the token to come.
+        """
+        if not self.config.reads:
+            raise ValueError(UNREAD)
+        if cache.filled and x.shape[1] != 1:
+            raise ValueError(f"reading goes on by one slot at a time once something is read, not by {x.shape[1]}")
+        per_site, c = self.condition(torch.ones_like(x, dtype=torch.float64))
+        h = self.embed(x) + per_site
+        here = slice(cache.filled, cache.filled + x.shape[1])
+        cos, sin = self.get_buffer("cos")[here], self.get_buffer("sin")[here]
+        for number, block in enumerate(self.blocks):
+            h = block(h, c, cos, sin, len(x), cache.of(number))
+        cache.filled += x.shape[1]
+        return self._answer(h[:, -1:], c, None)[:, 0]
+
+    def _answer(self, h: Tensor, c: Tensor, readout: Readout | None) -> Tensor:
         shift, scale = self.final_modulation(c)[:, None].chunk(2, dim=-1)
         features = modulate(self.final_norm(h), shift, scale)
         out: Tensor = self.head(features) if readout is None else readout(features, self.head)
@@ -183,17 +236,54 @@ class Block(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU("tanh"), nn.Linear(4 * width, width))
         self.modulation = nn.Linear(cond, 6 * width)
 
-    def forward(self, h: Tensor, c: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    def forward(self, h: Tensor, c: Tensor, cos: Tensor, sin: Tensor, reading: int = 0, past: "Past | None" = None) -> Tensor:
         shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = self.modulation(c)[:, None].chunk(6, dim=-1)
-        h = h + gate_a * self.attend(modulate(self.norm_attention(h), shift_a, scale_a), cos, sin)
+        h = h + gate_a * self.attend(modulate(self.norm_attention(h), shift_a, scale_a), cos, sin, reading, past)
         out: Tensor = h + gate_m * self.mlp(modulate(self.norm_mlp(h), shift_m, scale_m))
         return out
 
-    def attend(self, h: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    def attend(self, h: Tensor, cos: Tensor, sin: Tensor, reading: int, past: "Past | None") -> Tensor:
         q, k, v = self.qkv(h).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # each (B, heads, L, D/heads)
-        mixed = F.scaled_dot_product_attention(rotate(q, cos, sin), rotate(k, cos, sin), v)
+        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+        if past is not None:
+            k, v, reading = *past.extended(k, v), reading if past.filled == 0 else 0  # one new slot sees all that there is
+        mixed = mix(q, k, v, reading)
         projected: Tensor = self.out(mixed.transpose(1, 2).flatten(-2))
         return projected
+
+
+def mix(q: Tensor, k: Tensor, v: Tensor, reading: int) -> Tensor:
+    """Attention: in the first `reading` rows to the left alone, in the others both ways."""
+    if reading in (0, len(q)):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=reading > 0)
+    left = F.scaled_dot_product_attention(q[:reading], k[:reading], v[:reading], is_causal=True)
+    both = F.scaled_dot_product_attention(q[reading:], k[reading:], v[reading:])
+    return torch.cat([left, both])
+
+
+class Past(NamedTuple):
+    """The keys and values of one block, (B, heads, slots, D/heads), of which `filled` are there."""
+
+    keys: Tensor
+    values: Tensor
+    filled: int
+
+    def extended(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        end = self.filled + k.shape[2]
+        self.keys[:, :, self.filled : end], self.values[:, :, self.filled : end] = k, v
+        return self.keys[:, :, :end], self.values[:, :, :end]
+
+
+class Cache:
+    """What a network that reads has read of B rows: the keys and values of each block."""
+
+    def __init__(self, network: Transformer, rows: int):
+        config, like = network.config, network.embed.weight
+        shape = (config.layers, rows, config.heads, config.length + 1, config.width // config.heads)
+        self.keys, self.values, self.filled = like.new_empty(shape), like.new_empty(shape), 0
+
+    def of(self, block: int) -> Past:
+        return Past(self.keys[block], self.values[block], self.filled)
 
 
 def modulate(h: Tensor, shift: Tensor, scale: Tensor) -> Tensor:

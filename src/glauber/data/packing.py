@@ -1,15 +1,13 @@
-"""Tokens → rows → shards, each file there whole or not at all."""
+"""Tokens → rows → shards."""
 
 import hashlib
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from glauber.data.shards import row_dtype
+from glauber.data.writing import write
 
 
 class Packer:
@@ -50,24 +48,3 @@ class Packer:
             self.shards.append({"file": name, "rows": self.waiting, "sha256": hashlib.sha256(little).hexdigest()})
             self.counts += np.bincount(tokens, minlength=len(self.counts))
         self.filled = 0
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file under a temporary name, synced and then renamed: it is there whole or not at all."""
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        with temporary.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def write(path: Path, content: bytes | memoryview) -> None:
-    """A file of this content, whole or not at all."""
-    with replacing(path) as file:
-        file.write(content)

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from glauber.codec import codec_from_dict
+from glauber.codec import ImageCodec, TextCodec, codec_from_dict
+from glauber.data.writing import write
 
 FORMAT = "glauber-shards-1"
-HEADER, COUNTS = "header.json", "counts.npy"
+HEADER, COUNTS, CODEC = "header.json", "counts.npy", "codec.safetensors"
 SPLITS = ("train", "valid")
 KEYS = ("format", "hash", "codec", "vocab", "length", "dtype", "splits", "counts", "sources", "totals")
 
@@ -53,7 +54,7 @@ class Shards:
     """A folder of prepared tokens.
 
     Attributes:
-        codec: the text codec, or None for tokens that came without one.
+        codec: of the texts or images, or None for tokens that came without one.
         vocab, length: V and L.
         counts: int64 (V,), how often each token occurs in the training rows.
         hash: of all that the rows, the counts and the codec say; the same wherever the folder lies.
@@ -65,7 +66,7 @@ class Shards:
         self.vocab: int = header["vocab"]
         self.length: int = header["length"]
         self.hash: str = header["hash"]
-        self.codec = None if header["codec"] is None else codec_from_dict(header["codec"], {})
+        self.codec = read_codec(folder, header["codec"])
         if self.codec is not None and self.codec.vocab != self.vocab:
             raise ValueError(f"{folder / HEADER} says V = {self.vocab}, its codec {self.codec.vocab}; prepare the data again")
         self.counts = _read_counts(folder, self.vocab)
@@ -101,6 +102,30 @@ def open_shards(folder: str | Path) -> Shards:
     return Shards(folder, header)
 
 
+def write_codec(folder: Path, codec: ImageCodec | TextCodec | None) -> dict[str, Any] | None:
+    """What the header says of a codec; its tensors, if it has any, go into a file beside it."""
+    if codec is None or not codec.tensors():
+        return None if codec is None else codec.to_dict()
+    from safetensors.torch import save
+
+    content = save(codec.tensors())
+    write(folder / CODEC, content)
+    return {**codec.to_dict(), "tensors": {"file": CODEC, "sha256": hashlib.sha256(content).hexdigest()}}
+
+
+def read_codec(folder: Path, said: dict[str, Any] | None) -> Any:
+    """The inverse of `write_codec`."""
+    if said is None or "tensors" not in said:
+        return None if said is None else codec_from_dict(said, {})
+    from safetensors.torch import load
+
+    path = folder / said["tensors"]["file"]
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != said["tensors"]["sha256"]:
+        raise ValueError(f"the contents of {path} are not what was prepared (its hash differs); prepare the data again")
+    return codec_from_dict({name: value for name, value in said.items() if name != "tensors"}, load(content))
+
+
 def row_dtype(vocab: int) -> str:
     """The type that holds 0..V-1; on the disk it is little-endian."""
     return "uint16" if vocab <= 2**16 else "uint32"
@@ -119,7 +144,9 @@ def sha256(path: Path) -> str:
 
 
 def _listed(header: dict[str, Any]) -> Iterable[dict[str, Any]]:
-    return [*(shard for shards in header["splits"].values() for shard in shards), header["counts"]]
+    tensors = (header["codec"] or {}).get("tensors")
+    shards = [shard for shards in header["splits"].values() for shard in shards]
+    return [*shards, header["counts"], *([] if tensors is None else [tensors])]
 
 
 def _read_header(folder: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Documents from files, folders and the hub, a piece at a time, from any position on."""
+"""Documents from files, folders and the hub, a piece at a time, from any position on. A document may be an image."""
 
 import gzip
 import importlib
@@ -8,22 +8,26 @@ import lzma
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
 import numpy as np
 
+from glauber.data.ahead import ahead
+from glauber.data.images import SUFFIXES, THREADS, Found, Frame, find_images, frame_shape, is_image, read_image, summary
+
 PIECE = 2**14
 """A document longer than so many bytes (or tokens) comes in pieces of at most that."""
 LINE = 2**26
 """A line of .jsonl is at most so many bytes long."""
-TEXT, LINES, TOKENS, HUB = ".txt", ".jsonl", ".npy", "hub:"
+TEXT, LINES, TOKENS, HUB, IMAGES = ".txt", ".jsonl", ".npy", "hub:", "images"
 PACKED = (".gz", ".xz", ".zst")
 FEED, BOM = b"\f", b"\xef\xbb\xbf"
 
 
 class Position(NamedTuple):
-    """Where reading goes on: the file, the byte (or row) there, and how far into its document that is (0: at its start)."""
+    """Where reading goes on: the file, the byte (row, image) there, and how far into its document that is (0: at its start)."""
 
     file: int = 0
     offset: int = 0
@@ -41,11 +45,11 @@ class Piece(NamedTuple):
 
 
 class Source(NamedTuple):
-    """One file, or one data set of the hub."""
+    """One file, one data set of the hub, or one folder of images."""
 
     path: Path
     name: str  # relative to what the user named, so that it does not depend on where the data lies
-    kind: str  # TEXT, LINES, TOKENS or HUB
+    kind: str  # TEXT, LINES, TOKENS, HUB or IMAGES
     size: int
     changed: int
 
@@ -54,14 +58,15 @@ class Sources:
     """All documents of the named files, folders (sorted, with their sub-folders) and hub data sets, one after the other.
 
     .txt holds documents with form feeds between; .jsonl one document a line, in `field`; both may be packed (.gz, .xz, .zst).
-    .npy holds tokens 0..vocab-1: (N,) is one document, (N, L) has one in each row.
+    .npy holds tokens 0..vocab-1: (N,) is one document, (N, L) has one in each row. With a `frame`, it is images that are read,
+    and nothing else.
     """
 
-    def __init__(self, names: Sequence[str | Path], field: str = "text", vocab: int | None = None):
+    def __init__(self, names: Sequence[str | Path], field: str = "text", vocab: int | None = None, frame: Frame | None = None):
         if isinstance(names, (str, Path)):
             names = [names]
-        self.files = [source for name in names for source in _find(name)]
-        self.field, self.vocab = field, vocab
+        self.files = [source for name in names for source in (_find(name) if frame is None else _find_pictures(name))]
+        self.field, self.vocab, self.frame = field, vocab, frame
         if not self.files:
             raise ValueError("there is nothing to read; name at least one file, folder or hub data set")
         self.tokens = self.files[0].kind == TOKENS
@@ -70,7 +75,8 @@ class Sources:
         if self.tokens and (vocab is None or vocab < 2):
             raise ValueError(f"tokens in {self.files[0].path} need their vocabulary size, a whole number above 1, as vocab")
         if not self.tokens and vocab is not None:
-            raise ValueError("a vocabulary size is only for .npy of tokens; for texts it comes with the tokenizer")
+            raise ValueError("a vocabulary size is only for .npy of tokens; for texts and images it comes with the tokenizer")
+        self.shape: tuple[int, ...] = () if frame is None else frame_shape(next(find_images(self.files[0].path)).path, frame)
 
     @property
     def size(self) -> int:
@@ -94,9 +100,30 @@ class Sources:
     def _read(self, start: Position) -> Iterator[Piece]:
         """What is left of one file."""
         source = self.files[start.file]
+        if self.frame is not None:
+            return self._images(source, start)
         if source.kind == TOKENS:
             return _tokens(source, start, self.vocab or 0)
         return _text(source, start) if source.kind == TEXT else _records(source, start, self.field)
+
+    def _images(self, source: Source, start: Position) -> Iterator[Piece]:
+        """A document per image."""
+        found = find_images(source.path)
+        read = sum(image.size for image in islice(found, start.offset))
+        for place, (image, pixels) in enumerate(ahead(self._pixels, found, THREADS, 2 * THREADS), start.offset + 1):
+            read += image.size
+            yield Piece(pixels, True, True, Position(start.file, place), read)
+
+    def _pixels(self, image: Found) -> np.ndarray:
+        return read_image(image.path, self.frame or Frame(), self.shape)
+
+    def pictures(self, most: int, files: int | None = None) -> Iterator[np.ndarray]:
+        """Images of at most about `most` bytes in all, evenly spaced over the first `files` files."""
+        found = [source.path for source in self.files[:files]]
+        count = sum(1 for path in found for _ in find_images(path))
+        step = max(1, -(-count * int(np.prod(self.shape)) // most))  # every how manieth image
+        every = islice((image for path in found for image in find_images(path)), 0, None, step)
+        return (pixels for _, pixels in ahead(self._pixels, every, THREADS, 2 * THREADS))
 
     def texts(self, most: int, files: int | None = None) -> Iterator[str]:
         """About `most` characters, from the start of each of the first `files` files in equal shares."""
@@ -124,14 +151,28 @@ def _find(name: str | Path) -> list[Source]:
     path = Path(name)
     if path.is_dir():
         paths = sorted((p for p in path.rglob("*") if p.is_file() and _kind(p)), key=lambda p: p.relative_to(path).parts)
+        if not paths and next(find_images(path), None) is not None:
+            raise ValueError(f"{path} holds images; name a tokenizer of images, such as patches:512 or pixels:16")
         if not paths:
             raise ValueError(f"{path} holds no .txt, .jsonl (as they are, or packed as .gz, .xz, .zst) or .npy")
         return [_source(p, p.relative_to(path).as_posix()) for p in paths]
     if not path.is_file():
         raise ValueError(f"there is no file or folder {path}; for a data set of the hub write hub:{name}")
+    if is_image(path):
+        raise ValueError(f"{path} is an image; name a tokenizer of images, such as patches:512 or pixels:16")
     if not _kind(path):
         raise ValueError(f"{path} is not a .txt, .jsonl (as it is, or packed as .gz, .xz, .zst) or .npy; rename or convert it")
     return [_source(path, path.name)]
+
+
+def _find_pictures(name: str | Path) -> list[Source]:
+    path = Path(name)
+    if not path.exists():
+        raise ValueError(f"there is no file or folder {path}; name an image or a folder of images")
+    count, size, changed = summary(path)
+    if not count or (path.is_file() and not is_image(path)):
+        raise ValueError(f"{path} {'holds no images' if path.is_dir() else 'is no image'} (those end in {', '.join(SUFFIXES)})")
+    return [Source(path, path.resolve().name, IMAGES, size, changed)]
 
 
 def _kind(path: Path) -> str:

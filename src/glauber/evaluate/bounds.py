@@ -6,15 +6,19 @@ For the reversal chain q is the forward process's own posterior. For the heat-ba
 the posterior that redraws the site at each visit, q(X_{t,i} | x_0) = S 1[x_{0,i}] + (1-S) π; never tighter.
 """
 
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from glauber.chain import kernels
-from glauber.conditional import Conditional, StepLaw
+from glauber.conditional import Conditional, Reader, StepLaw
 from glauber.process import Process
 from glauber.process.draws import Generator, uniform
+
+ROWS = 64  # sequences sent through the network at once
+NUMBERS = 2**24  # of one law (rows, b, V) in float64; a step has some ten of them
 
 
 class Bound(NamedTuple):
@@ -37,51 +41,133 @@ def bound(
 ) -> Bound:
     """Estimate the bound for the law of `kernel`'s chain, mean over the rows of x0 (B, L).
 
-    Each row spends `draws` network calls, at times that are drawn low-discrepancy over the schedule. Unbiased.
+    Each row spends `draws` network calls, at times that are drawn low-discrepancy over the schedule. Unbiased. A `Reader` needs
+    one call a row, and its bound is exact.
+    """
+    total = row_bounds(conditional, process, x0, (kernel,), draws, generator)[0]
+    error = (total.std() / len(x0) ** 0.5).item() if len(x0) > 1 else float("nan")
+    return Bound(total.mean().item(), error, len(x0) * (1 if isinstance(conditional, Reader) else draws), kernel)
+
+
+@torch.no_grad()
+def row_bounds(
+    conditional: Conditional | StepLaw,
+    process: Process,
+    x0: Tensor,
+    names: Sequence[str] = ("reversal",),
+    draws: int = 8,
+    generator: Generator | None = None,
+    known: Tensor | None = None,
+    progress: bool = False,
+) -> Tensor:
+    """The estimates of each row for each of the kernels named, all from the same network calls: (names, B) nats.
+
+    Args:
+        known: (B, L) the sites that hold a token, in rows shorter than L. The others are noise from the first step to the last
+            and have no term: the bound is of the known tokens, by a chain that draws the others after them.
+        progress: show a bar, from the third second on.
     """
     process.check_tokens(x0)
     if len(x0) == 0:
         raise ValueError("a bound needs at least one row")
     if draws < 1:
         raise ValueError(f"a bound needs at least one draw per row, not {draws}")
-    if kernel not in kernels.KERNELS:
-        raise ValueError(f"kernel is 'heat-bath' or 'reversal', not {kernel!r}")
-    total = prior_divergence(process, x0)
-    updates = len(process.schedule.times)
-    for k in range(draws):
-        row, within = uniform((2, len(x0)), generator, x0.device)
-        strata = (row.argsort() + within) / len(x0)
-        t = ((k + strata) / draws * updates).long().clamp_max(updates - 1) * process.schedule.block
-        x_next = process.corrupt(x0, t, generator).x_next
-        total += step_divergence(conditional, process, x0, x_next, t, kernel) * (updates / draws)
-    error = (total.std() / len(x0) ** 0.5).item() if len(x0) > 1 else float("nan")
-    return Bound(total.mean().item(), error, draws * len(x0), kernel)
+    for kernel in names:
+        if kernel not in kernels.KERNELS:
+            raise ValueError(f"kernel is 'heat-bath' or 'reversal', not {kernel!r}")
+    known = torch.ones_like(x0, dtype=torch.bool) if known is None else known
+    if isinstance(conditional, Reader):
+        return _read(conditional, process, x0, known, progress).repeat(len(names), 1)
+    total = prior_divergence(process, x0, known).repeat(len(names), 1)
+    size = max(1, min(ROWS, NUMBERS // (process.schedule.block * process.vocab)))
+    for k, start in _bar([(k, start) for k in range(draws) for start in range(0, len(x0), size)], progress):
+        if start == 0:
+            t, updates = _times(process, known, k, draws, generator)
+            x_next = process.corrupt(x0, t, generator).x_next
+            if not bool(known.all()):
+                x_next = torch.where(known, x_next, process.noise.sample(x0.shape, generator))
+        part = slice(start, start + size)
+        arguments = conditional, process, x0[part], x_next[part], t[part]
+        for total_of, terms in zip(total, step_divergences(*arguments, names, known[part]), strict=True):
+            total_of[part] += terms * (updates[part] / draws)
+    return total
 
 
-def prior_divergence(process: Process, x0: Tensor) -> Tensor:
-    """KL(q(X_T | x_0) ‖ π^L) of each row: (B, L) → (B,). Zero when the schedule ends in keep 0."""
-    pi = process.noise.probs
-    T = torch.full((len(x0),), process.schedule.steps, device=x0.device)
-    q = kernels.mixture(kernels.one_hot(x0, pi.expand(*x0.shape, -1)), process.schedule.survival(T), pi)
-    return divergence(q, pi).sum(-1)
+def _read(reader: Reader, process: Process, x0: Tensor, known: Tensor, progress: bool) -> Tensor:
+    """-log p of each row whose first sites are known, by a chain in reading order: exact, and all steps in one call."""
+    if not process.schedule.reading:
+        raise ValueError("this model only reads: its bound is that of one sweep with keep 0 and order 'right'")
+    size = max(1, min(ROWS, NUMBERS // (process.length * process.vocab)))
+    parts = _bar(list(zip(x0.split(size), known.split(size), strict=True)), progress)  # type: ignore[no-untyped-call]
+    return torch.cat([-torch.where(here, reader.rows(rows), 0.0).sum(1) for rows, here in parts])
+
+
+def _times(process: Process, known: Tensor, k: int, draws: int, generator: Generator | None) -> tuple[Tensor, Tensor]:
+    """The k-th time of each row, drawn low-discrepancy over the updates of its known sites, and their number: (B,) and (B,)."""
+    B, schedule = len(known), process.schedule
+    row, within = uniform((2, B), generator, known.device)
+    strata = (row.argsort() + within) / B
+    starts = torch.tensor(schedule.times, device=known.device)
+    live = known[:, schedule.sites(starts).flatten()].view(B, len(starts), -1).any(-1)  # (B, updates)
+    updates = live.sum(1)
+    which = torch.minimum(((k + strata) / draws * updates).long(), updates - 1)
+    return starts[torch.searchsorted(live.cumsum(1), which[:, None] + 1).squeeze(1)], updates
+
+
+def prior_divergence(process: Process, x0: Tensor, known: Tensor | None = None) -> Tensor:
+    """KL(q(X_T | x_0) ‖ π^L) of each row: (B, L) → (B,). Zero when the schedule ends in keep 0.
+
+    A site adds Σ_{a≠x} (1-S) π(a) log(1-S) + q(x) log(q(x) / π(x)), where x = x_0 and q(x) = S + (1-S) π(x).
+    """
+    pi = process.noise.probs[x0]
+    S = process.schedule.survival(torch.full((len(x0),), process.schedule.steps, device=x0.device))
+    own = S + (1 - S) * pi
+    each = (1 - pi) * torch.xlogy(1 - S, 1 - S) + torch.where(own > 0, own * (own / pi).log(), 0.0)
+    return (each if known is None else torch.where(known, each, 0.0)).sum(-1)
 
 
 def step_divergence(
     conditional: Conditional | StepLaw, process: Process, x0: Tensor, x_next: Tensor, t: Tensor, kernel: str
 ) -> Tensor:
     """KL(q ‖ p_θ) of the step that undoes t at the given states X_{t+1} = x_next: (B, L), (B,) → (B,)."""
+    return step_divergences(conditional, process, x0, x_next, t, (kernel,), torch.ones_like(x0, dtype=torch.bool))[0]
+
+
+def step_divergences(
+    conditional: Conditional | StepLaw,
+    process: Process,
+    x0: Tensor,
+    x_next: Tensor,
+    t: Tensor,
+    names: Sequence[str],
+    known: Tensor,
+) -> list[Tensor]:
+    """The same for several kernels, over the known sites (B, L) that the step visits."""
     schedule, pi = process.schedule, process.noise.probs
-    sites, survival = schedule.sites(t), schedule.survival(t)
-    S, now = survival.gather(1, sites), x_next.gather(1, sites)
-    odds = kernels.own_odds(kernel, schedule.keeps(t), pi[now])
+    sites, survival = schedule.sites(t), torch.where(known, schedule.survival(t), 0.0)
+    counts, S, now = (part.gather(1, sites) for part in (known, survival, x_next))
     if isinstance(conditional, StepLaw):
         p = conditional.step_law(x_next, t, survival, sites).double().exp()
     else:
         p = kernels.mixture(conditional(x_next, t, survival, sites).double().exp(), S, pi)
     truth = kernels.mixture(kernels.one_hot(x0.gather(1, sites), p), S, pi)
-    return divergence(kernels.step(truth, now, odds), kernels.step(p, now, odds)).sum(-1)
+    found = []
+    for kernel in names:
+        odds = kernels.own_odds(kernel, schedule.keeps(t), pi[now])
+        terms = divergence(kernels.step(truth, now, odds), kernels.step(p, now, odds))
+        found.append(torch.where(counts, terms, 0.0).sum(-1))
+    return found
 
 
 def divergence(q: Tensor, p: Tensor) -> Tensor:
     """KL(q ‖ p) over the last axis."""
     return torch.where(q > 0, q * (q / p).log(), 0.0).sum(-1)
+
+
+def _bar(items: Sequence[Any], progress: bool) -> Iterable[Any]:
+    if not progress:
+        return items
+    from tqdm.auto import tqdm
+
+    bar: Iterable[Any] = tqdm(items, desc="score", unit="batch", delay=2.0, leave=False, dynamic_ncols=True)
+    return bar

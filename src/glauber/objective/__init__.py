@@ -1,4 +1,4 @@
-"""Three ways to learn the same conditional: the paper's `binary`, its `marginal`, and the `dense` default."""
+"""Ways to learn the conditional: the paper's `binary` and its `marginal`, `dense`, the default; `reading`, `masked`."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,26 @@ from torch import Tensor
 from glauber.objective.binary import binary, binary_loss
 from glauber.objective.dense import dense, dense_loss, draw_times
 from glauber.objective.marginal import marginal, marginal_loss
+from glauber.objective.masked import masked
+from glauber.objective.reading import reading
 
-OBJECTIVES: dict[str, Callable[..., Tensor]] = {"binary": binary, "marginal": marginal, "dense": dense}
+OBJECTIVES: dict[str, Callable[..., Tensor]] = {
+    "binary": binary,
+    "marginal": marginal,
+    "dense": dense,
+    "reading": reading,
+    "masked": masked,
+}
 
-__all__ = ["OBJECTIVES", "binary", "binary_loss", "dense", "dense_loss", "draw_times", "marginal", "marginal_loss"]
+__all__ = [
+    "OBJECTIVES",
+    "binary",
+    "binary_loss",
+    "dense",
+    "dense_loss",
+    "draw_times",
+    "marginal",
+    "marginal_loss",
+    "masked",
+    "reading",
+]

@@ -11,6 +11,9 @@ from glauber.objective.cross_entropy import linear_cross_entropy
 from glauber.process import Process
 from glauber.process.draws import Generator, Keyed, inverse_cdf, uniform
 
+HOLES = 0.6
+"""Most of a read row that is hidden."""
+
 
 def dense(
     network: Network,
@@ -19,6 +22,7 @@ def dense(
     any_order: bool = True,
     prompts: float = 0.25,
     labels: float = 0.0,
+    read_every: int = 0,
     chunked: bool = False,
     check: bool = True,
     generator: Generator | None = None,
@@ -31,6 +35,8 @@ def dense(
             the scalar time can only know the schedule's own.
         prompts: share of rows in which a random set of sites, or all but one stretch, is never noised: infilling.
         labels: share of rows in which noise is labelled, that is masked (identity 9).
+        read_every: every so-many-th row is read instead, see `reading`; 0 for none, 2 for every other row. One set of weights
+            then knows any order, looking both ways, and reading order, whose labels tell more.
         chunked: never hold all the logits (`linear_cross_entropy`), for a large vocabulary; needs a `Transformer`.
         check: look at the tokens first, which makes a GPU wait.
     """
@@ -38,6 +44,35 @@ def dense(
         process.check_tokens(x0)
     if not (0 <= prompts <= 1 and 0 <= labels <= 1):
         raise ValueError(f"prompts and labels are shares of the rows, in [0, 1], not {prompts} and {labels}")
+    pi = process.noise.probs
+    if read_every == 0:
+        return answers_loss(network, *_noised(process, x0, any_order, prompts, labels, generator), x0, pi, chunked)
+    if read_every < 2 or len(x0) % read_every:
+        raise ValueError(f"read_every is 0, or a number above 1 that divides the {len(x0)} rows of a batch, not {read_every}")
+    groups = x0.view(-1, read_every, x0.shape[1])
+    read, others = groups[:, 0], groups[:, 1:].flatten(0, 1)
+    first = rest = generator
+    if isinstance(generator, Keyed):
+        first, rest = generator.every(read_every), generator.without_every(read_every)
+    parts = _holed(process, read, first), _noised(process, others, any_order, prompts, labels, rest)
+    x, t, survival = (torch.cat(pair) for pair in zip(*parts, strict=True))
+    return answers_loss(network, x, t, survival, torch.cat([read, others]), pi, chunked, len(read))
+
+
+def _holed(process: Process, x0: Tensor, generator: Generator | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows to be read, as `_noised`: half of them whole, the others with a share of holes, up to HOLES.
+
+    Without holes a network that goes over its text many times soon knows it by heart.
+    """
+    u = uniform((len(x0), 1 + x0.shape[1]), generator, x0.device)
+    holes = u[:, 1:] < HOLES * (2 * u[:, :1] - 1)
+    return torch.where(holes, process.noise.mask, x0), torch.zeros_like(x0[:, 0]), (~holes).double()
+
+
+def _noised(
+    process: Process, x0: Tensor, any_order: bool, prompts: float, labels: float, generator: Generator | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows as a chain may show them to the network: tokens and masks (B, L), times (B,), survivals (B, L)."""
     t = draw_times(process, len(x0), generator)
     survival = process.schedule.survival(t)
     if any_order:
@@ -49,26 +84,39 @@ def dense(
         labelled = uniform((len(x0), 1), generator, x0.device) < labels
         x = torch.where(labelled, torch.where(alive, x0, process.noise.mask), x)
         survival = torch.where(labelled, alive.double(), survival)
-
     masked = _random_ranks(x0, generator) < _mask_count(x0, generator)
-    x = torch.where(masked, process.noise.mask, x)
-    survival = torch.where(masked, 0.0, survival)
-    pi = process.noise.probs
-    # Divided by all sites, not by those counted: the loss of a batch is then the mean of its rows' losses.
+    return torch.where(masked, process.noise.mask, x), t, torch.where(masked, 0.0, survival)
+
+
+def answers_loss(
+    network: Network,
+    x: Tensor,
+    t: Tensor,
+    survival: Tensor,
+    clean: Tensor,
+    pi: Tensor,
+    chunked: bool,
+    reading: int = 0,
+) -> Tensor:
+    """The `dense_loss` of the network's answers, divided by all sites and not by those counted: the loss of a batch is then the
+    mean of its rows' losses. The first `reading` rows are clean and read, so that every site of them counts."""
     if not chunked:
-        loss, _ = dense_loss(network(x, t, survival), x, x0, survival, pi)
+        options = {"reading": reading} if reading else {}
+        loss, _ = dense_loss(network(x, t, survival, **options), x, clean, survival, pi, reading)
         return loss.sum() / loss.numel()
 
     def readout(h: Tensor, head: nn.Linear) -> Tensor:
-        token, evidence, counted = (part.flatten() for part in own_evidence(x, survival, pi))
+        token, evidence, counted = (part.flatten() for part in own_evidence(x, survival, pi, reading))
         return linear_cross_entropy(
-            h.flatten(0, 1), head.weight, head.bias, token, evidence, x0.flatten(), counted.double() / x0.numel()
+            h.flatten(0, 1), head.weight, head.bias, token, evidence, clean.flatten(), counted.double() / clean.numel()
         )
 
-    return network(x, t, survival, readout=readout)
+    return network(x, t, survival, readout=readout, reading=reading)
 
 
-def dense_loss(logits: Tensor, x: Tensor, clean: Tensor, survival: Tensor, pi: Tensor) -> tuple[Tensor, Tensor]:
+def dense_loss(
+    logits: Tensor, x: Tensor, clean: Tensor, survival: Tensor, pi: Tensor, reading: int = 0
+) -> tuple[Tensor, Tensor]:
     """Cross-entropy of P(X_{0,j} | X_t = x) ∝ softmax(logits_j)(a) · [S_j 1(a = x_j) + (1 - S_j) π(x_j)] against x_{0,j}.
 
     In logarithms the bracket adds log(1 + S_j / ((1 - S_j) π(x_j))) to the entry a = x_j. At the optimum logits_j is the
@@ -76,23 +124,26 @@ def dense_loss(logits: Tensor, x: Tensor, clean: Tensor, survival: Tensor, pi: T
 
     Args:
         logits: (B, L, V), x: (B, L) with masks (id V), clean: (B, L), survival: (B, L), 0 at the masks, pi: (V,).
+        reading: the first so many rows were read: there a site's answer has not seen it, and all sites count.
 
     Returns:
         loss: (B, L), 0 where not counted; counted: (B, L) bool.
     """
-    token, evidence, counted = own_evidence(x, survival, pi)
+    token, evidence, counted = own_evidence(x, survival, pi, reading)
     logits = logits.scatter_add(-1, token[..., None], evidence.to(logits.dtype)[..., None])
     loss = F.cross_entropy(logits.flatten(0, 1), clean.flatten(), reduction="none").view_as(clean)
     return torch.where(counted, loss, 0.0), counted
 
 
-def own_evidence(x: Tensor, survival: Tensor, pi: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def own_evidence(x: Tensor, survival: Tensor, pi: Tensor, reading: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     """(B, L) each: the site's own token (0 at a mask), what it adds to that token's logit, whether the site is uncertain."""
     masked = x == len(pi)
     token = torch.where(masked, 0, x)
     odds = survival / ((1 - survival) * pi[token])  # of "signal" against "this very noise token"
     odds = torch.where(masked | (survival == 0), 0.0, odds)
     counted = torch.isfinite(odds)
+    counted[:reading] = True
+    odds[:reading] = 0.0
     return token, torch.where(counted, odds, 0.0).log1p(), counted
 
 

@@ -17,17 +17,15 @@ class Keyed:
     has the rows as its first axis.
 
     Args:
-        key: whole numbers, e.g. (seed, step).
+        key: whole numbers, e.g. (seed, step), or their `digest` as a tensor on the rows' device.
         rows: (B,) int64 which rows of the whole batch these are.
         total: rows of the whole batch.
     """
 
-    def __init__(self, key: Sequence[int], rows: Tensor, total: int):
-        self.key, self.rows, self.total, self.draws = tuple(key), rows, total, 0
-        start = torch.zeros((), dtype=torch.int64, device=rows.device)
-        for number in key:
-            start = _mix(start + _signed((number + 1) * GOLDEN))
-        self.start = _mix(start + (rows + 1) * GOLDEN)  # (B,)
+    def __init__(self, key: Sequence[int] | Tensor, rows: Tensor, total: int):
+        self.key = key if isinstance(key, Tensor) else torch.full((), digest(key), device=rows.device)
+        self.rows, self.total, self.draws = rows, total, 0
+        self.start = _mix(self.key + (rows + 1) * GOLDEN)  # (B,)
 
     @property
     def device(self) -> torch.device:
@@ -38,6 +36,15 @@ class Keyed:
         copies = self.rows[:, None] * times + torch.arange(times, device=self.device)
         return Keyed(self.key, copies.flatten(), self.total * times)
 
+    def every(self, number: int) -> "Keyed":
+        """For the first of every `number` rows; their numbers are none of those that are left."""
+        return Keyed(self.key, self.rows[::number] // number + self.total, self.total // number)
+
+    def without_every(self, number: int) -> "Keyed":
+        """For a batch without the first of every `number` rows; those left are counted anew."""
+        left = self.rows.view(-1, number)[:, 1:].flatten()
+        return Keyed(self.key, left - left // number - 1, self.total // number * (number - 1))
+
     def uniform(self, shape: Sequence[int]) -> Tensor:
         """Float64 uniforms in [0, 1), of shape (B, ...)."""
         if shape[0] != len(self.rows):
@@ -46,6 +53,16 @@ class Keyed:
         hashed = _compiled() if self.start.is_cuda else _hashed
         stream, index = self.start + _signed(self.draws * GOLDEN), _index(math.prod(shape[1:]), self.device)
         return hashed(stream, index).view(tuple(shape))
+
+
+def digest(key: Sequence[int]) -> int:
+    """The key of `Keyed` as one int64."""
+    state = 0
+    for number in key:
+        state = (state + (number + 1) * GOLDEN) % 2**64
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
+            state = (state ^ (state >> shift)) * factor % 2**64
+    return _signed(state)
 
 
 Generator = torch.Generator | Keyed
@@ -91,7 +108,7 @@ def _hashed(stream: Tensor, index: Tensor) -> Tensor:
 @cache
 def _compiled() -> Callable[[Tensor, Tensor], Tensor]:
     """`_hashed` as one kernel instead of twenty. Made when first needed: the compiler takes long to import."""
-    return torch.compile(_hashed, dynamic=False)
+    return torch.compile(_hashed, dynamic=True)
 
 
 def _mix(x: Tensor) -> Tensor:

@@ -107,11 +107,23 @@ class Schedule:
         """κ of each of `sites(t)`: (B,) → (B, b)."""
         return self.keep[self._visits(t)]
 
+    def settled(self, sites: Tensor) -> int:
+        """The time from which on, going back, none of the sites (L,) bool is visited any more; 0 where there is none."""
+        ranks = sites.to(self.order.device)[self.order].nonzero()
+        return int(ranks.min()) // self.block * self.block if len(ranks) else 0
+
     def survival(self, t: Tensor) -> Tensor:
         """S_t(j) = ∏_{s<t, i_s=j} κ_s, the probability that site j still carries its clean token: (B,) → (B, L)."""
         start = (t // self.block * self.block).unsqueeze(-1)
         visited = start // self.length + (self._rank < start % self.length)  # visits of each site before t
         return self._survival_after[visited, self._rank]
+
+    @cached_property
+    def reading(self) -> bool:
+        """Whether this is one sweep that noises all, from the last site to the first: undone, each site is drawn given a clean
+        beginning and noise that tells nothing, which is autoregressive generation."""
+        last_to_first = torch.arange(self.length - 1, -1, -1, device=self.order.device)
+        return self.block == 1 and torch.equal(self.order, last_to_first) and self.steps == self.length and not self.keep.any()
 
     @cached_property
     def signal(self) -> Tensor:

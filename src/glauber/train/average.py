@@ -18,9 +18,17 @@ class Average(Generic[Network]):
     def __init__(self, network: Network, decay: float):
         self.network, self.decay, self.updates = copy.deepcopy(network).requires_grad_(False), decay, 0
 
-    @torch.no_grad()
-    def update(self, parameters: list[nn.Parameter]) -> None:
-        """One step towards `parameters`, which are the network's, in its order."""
+    def next_weight(self) -> float:
+        """1 - d of the update to come, which is counted."""
         decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
         self.updates += 1
-        torch._foreach_lerp_(list(self.network.parameters()), list[Tensor](parameters), 1 - decay)
+        return 1 - decay
+
+    @torch.no_grad()
+    def update(self, parameters: list[nn.Parameter], weight: float | Tensor) -> None:
+        """A part `weight` of the way towards `parameters`, which are the network's, in its order."""
+        own, new = list[Tensor](self.network.parameters()), list[Tensor](parameters)
+        if isinstance(weight, Tensor):
+            torch._foreach_lerp_(own, new, [weight] * len(own))
+        else:
+            torch._foreach_lerp_(own, new, weight)

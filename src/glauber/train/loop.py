@@ -1,7 +1,5 @@
 """Train in memory, in one go: what the demo and a notebook need."""
 
-import sys
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +8,10 @@ from torch import Tensor
 from glauber.conditional import Transformer
 from glauber.process import Process
 from glauber.train.recipe import TrainSpec
+from glauber.train.report import progress_bar
 from glauber.train.trainer import Trainer
+
+SHOW_EVERY = 20
 
 
 class Trained(NamedTuple):
@@ -32,10 +33,11 @@ def train(
     process.check_tokens(tokens)
     trainer = Trainer(network, process, InMemory(tokens), spec, objective)
     losses: list[float] = []
-    for _ in bar(range(spec.steps), progress, losses):
-        if trainer.done:
-            break
-        losses.append(trainer.advance().item())
+    with progress_bar(trainer, progress) as show:
+        while not trainer.done:
+            losses.append(trainer.advance().item())
+            if trainer.step % SHOW_EVERY == 0 or trainer.done:
+                show(loss=f"{np.mean(losses[-SHOW_EVERY:]):.3f}")
     return Trained(trainer.average.network.eval(), losses)
 
 
@@ -51,18 +53,3 @@ class InMemory:
     def __getitem__(self, index: np.ndarray) -> np.ndarray:
         found: np.ndarray = self.tokens[index]
         return found
-
-
-def bar(steps: range, progress: bool, losses: list[float]) -> Iterable[int]:
-    """The steps, with a progress bar that shows the mean of the last losses."""
-    if not progress:
-        yield from steps
-        return
-    from tqdm.auto import tqdm
-
-    every = 0.2 if sys.stderr.isatty() else 10.0  # seconds; a log file wants few lines
-    shown = tqdm(steps, desc="train", unit="step", dynamic_ncols=True, mininterval=every, maxinterval=every)
-    for step in shown:
-        yield step
-        if step % 20 == 0 and losses:
-            shown.set_postfix(loss=f"{sum(losses[-20:]) / len(losses[-20:]):.3f}", refresh=False)

@@ -6,7 +6,7 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -40,11 +40,17 @@ class World:
             return torch.device("cpu")
         return torch.device("cuda") if self.size == 1 else torch.device("cuda", self.local)
 
-    def rows(self, batch: int) -> slice:
-        """Which rows of the whole batch are ours."""
+    def rows(self, batch: int, parts: int = 1) -> slice:
+        """Which rows of the whole batch are ours; they can be cut into so many equal parts."""
         if batch % self.size:
             raise ValueError(f"train.batch is {batch}, which {self.size} processes cannot share equally; set it to a multiple")
         share = batch // self.size
+        if share % parts:
+            whose = "a step" if self.size == 1 else "each process"
+            raise ValueError(
+                f"train.accumulate is {parts}, which does not divide the {share} rows of {whose}; "
+                f"set train.batch to a multiple of {parts * self.size}"
+            )
         return slice(self.rank * share, (self.rank + 1) * share)
 
     def mean(self, value: Tensor) -> Tensor:
@@ -124,6 +130,16 @@ def distribute(network: Transformer, average: Transformer, kind: str, world: Wor
     fully_shard(network)
     fully_shard(average, reshard_after_forward=True)  # no backward pass follows, which would do it
     return network
+
+
+def part_of_step(network: nn.Module, last: bool) -> AbstractContextManager[None]:
+    """Around the forward and backward pass of a part of a batch: DDP averages gradients over the processes at the last only.
+
+    FSDP2 averages those of every part, since keeping them until the last would need the room of all weights.
+    """
+    if isinstance(network, nn.parallel.DistributedDataParallel) and not last:
+        return network.no_sync()
+    return nullcontext()
 
 
 def cut_like(value: Tensor, parameter: Tensor) -> Tensor:

@@ -47,8 +47,16 @@ class TrainSpec:
     steps: int
     batch: int
     """Sequences per step."""
+    accumulate: int = 1
+    """Equal parts that the batch of each process is cut into, one after the other: less memory, the same gradient."""
     timesteps: int = 1
     """Times drawn per sequence, for the binary and marginal losses."""
+    prompts: float = 0.25
+    """Share of rows in which some sites are never noised, for the dense loss: what filling gaps needs."""
+    labels: float = 0.0
+    """Share of rows whose noise is labelled, for the dense loss (identity 9)."""
+    read_every: int = 0
+    """With a network that reads and the dense loss, every so-many-th row is learned in reading order; 0 for none."""
     rate: float = 1e-3
     """Peak learning rate."""
     final_rate: float = 1e-6
@@ -64,12 +72,16 @@ class TrainSpec:
     precision: str = "fp32"
     """"fp32" or "bf16" (weights and optimiser stay fp32)."""
     seconds: float | None = None
-    """Stop after this time, and decay the rate by the clock: for comparisons at equal time."""
+    """Stop after this time, and decay the rate by the clock: for comparisons at equal time. Compiling does not count."""
     checkpoint_every: int = 1000
     """Steps between checkpoints."""
     keep_checkpoints: int = 2
     evaluate_every: int = 1000
     """Steps between validation bounds."""
+    samples: int = 4
+    """Drawn at each validation, for people to look at; 0 for none."""
+    tensorboard: bool = False
+    """Write for TensorBoard, too; needs the extra `track`."""
     seed: int = 0
     parallel: str = "ddp"
     """Under `torchrun`: "ddp", every process holds all weights, or "fsdp", each holds its share of them."""
@@ -79,12 +91,23 @@ class TrainSpec:
             raise ValueError(
                 "train.steps, batch, timesteps, checkpoint_every, keep_checkpoints and evaluate_every are at least 1"
             )
+        if self.accumulate < 1:
+            raise ValueError(f"train.accumulate is at least 1, not {self.accumulate}")
+        if self.read_every == 1 or self.read_every < 0:
+            raise ValueError(f"train.read_every is 0, or a number above 1, not {self.read_every}")
+        if not (0 <= self.prompts <= 1 and 0 <= self.labels <= 1):
+            raise ValueError(f"train.prompts and labels are shares of rows, in [0, 1], not {self.prompts} and {self.labels}")
+        if self.samples < 0:
+            raise ValueError(f"train.samples is 0 or more, not {self.samples}")
         if self.precision not in ("fp32", "bf16"):
             raise ValueError(f"train.precision is fp32 or bf16, not {self.precision!r}")
         if self.parallel not in KINDS:
             raise ValueError(f"train.parallel is {' or '.join(KINDS)}, not {self.parallel!r}")
         if self.seconds is not None and self.seconds <= 0:
             raise ValueError("train.seconds must be above 0")
+
+
+METHODS = ("ggm", "ar", "mlm")
 
 
 @dataclass(frozen=True)
@@ -99,15 +122,26 @@ class Recipe:
     process: ProcessSpec
     train: TrainSpec
     method: str = "ggm"
+    """"ggm"; or on the same network and data "ar", autoregressive, or "mlm", Gibbs sampling with a masked language model."""
     objective: str = "dense"
     sampling: dict[str, Any] = field(default_factory=dict)
     """Options of `run_chain`."""
 
     def __post_init__(self) -> None:
-        if self.method != "ggm":
-            raise ValueError(f"method is 'ggm', the only one there is, not {self.method!r}")
+        if self.method not in METHODS:
+            raise ValueError(f"method is one of {', '.join(METHODS)}, not {self.method!r}")
         if self.objective not in OBJECTIVES:
             raise ValueError(f"objective is one of {', '.join(OBJECTIVES)}, not {self.objective!r}")
+
+    def by_method(self) -> "Recipe":
+        """The recipe with the objective and the chain that its method has."""
+        if self.method == "ar":
+            process = replace(self.process, sweeps=1, keep=0.0, last_keep=None, order="right")
+            return replace(self, objective="reading", process=process, network=replace(self.network, reads=True))
+        if self.method == "mlm":
+            process = replace(self.process, keep=1.0, last_keep=None, order="right", noise="uniform")
+            return replace(self, objective="masked", process=process)
+        return self
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -134,6 +168,30 @@ def digits() -> Recipe:
         network=TransformerConfig(vocab=64, length=16, width=96, layers=3, heads=4, grid=(4, 4), absolute=True),
         process=ProcessSpec(keep="linear"),
         train=TrainSpec(steps=2500, batch=64, rate=2e-3, warmup=100, weight_decay=0.01, clip=1.0, ema=0.998),
+    )
+
+
+def novels() -> Recipe:
+    """The bundled language model: half of the rows in any order, looking both ways, half read from left to right."""
+    return Recipe(
+        name="novels",
+        about="the language model in the box: 19th-century novels, a BPE of 4096, rows of 256; minutes on one H200",
+        tokens="those of the data; 4096 word pieces in the bundled one",
+        network=TransformerConfig(vocab=4096, length=256, width=384, layers=8, heads=6, cond=64, reads=True),
+        process=ProcessSpec(keep="linear", noise="unigram"),
+        train=TrainSpec(
+            steps=5000,
+            batch=512,
+            prompts=0.5,
+            labels=0.3,
+            read_every=2,
+            rate=2e-3,
+            final_rate=1e-5,
+            warmup=200,
+            weight_decay=0.1,
+            clip=1.0,
+            precision="bf16",
+        ),
     )
 
 
@@ -197,6 +255,7 @@ def paper_800m() -> Recipe:
 RECIPES: dict[str, Callable[[], Recipe]] = {
     "tiny": tiny,
     "digits": digits,
+    "novels": novels,
     "paper-owt": paper_owt,
     "paper-celebahq": paper_celebahq,
     "paper-ffhq": paper_ffhq,

@@ -2,6 +2,8 @@
 
 RUN/config.json     the recipe and the data's hash
 RUN/log.jsonl       a line every few steps
+RUN/tensorboard/    the same for TensorBoard, if asked for
+RUN/samples/        a few from each validation
 RUN/checkpoints/    the newest few
 RUN/model/          the averaged weights, as `glauber.load` takes them, once the run is done
 """
@@ -9,7 +11,6 @@ RUN/model/          the averaged weights, as `glauber.load` takes them, once the
 import json
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,8 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from glauber.conditional import Denoiser, Transformer
-from glauber.conditional.adapters import Classifier
+from glauber.conditional import Transformer, conditional_of
 from glauber.data import load_digits
 from glauber.evaluate import bound
 from glauber.model import Model, load
@@ -32,10 +32,21 @@ from glauber.train.checkpoint import read_newest, write_checkpoint
 from glauber.train.loop import InMemory
 from glauber.train.parallel import ALONE, Shared, World, whole
 from glauber.train.recipe import Recipe
+from glauber.train.report import cut_log, reports, summary_writer
+from glauber.train.samples import draw_samples, quick_schedule, require_pillow, write_samples
 from glauber.train.trainer import Rows, Trainer
 
 # Of [train], on --resume.
-MAY_CHANGE = ("steps", "seconds", "checkpoint_every", "keep_checkpoints", "evaluate_every", "parallel")
+MAY_CHANGE = (
+    "steps",
+    "seconds",
+    "checkpoint_every",
+    "keep_checkpoints",
+    "evaluate_every",
+    "samples",
+    "tensorboard",
+    "parallel",
+)
 LOG_EVERY = 10
 PATIENCE = 3.0  # seconds
 VALID_ROWS = 64
@@ -74,7 +85,7 @@ def run(
     """Train `plan` on `data` in the folder `out`, or go on with what is there. Every process of `world` calls it."""
     plan = fit(plan, data)
     say = say if world.first else _silence
-    world.together(lambda: world.rows(plan.train.batch))
+    world.together(lambda: _check(plan, data, world))
     world.together(lambda: _claim(out, plan, data, resume) if world.first else None)
     trainer, process = world.together(lambda: _trainer(plan, data, init, say, world))
     if resume and (newest := world.together(lambda: read_newest(out / "checkpoints", world, trainer.empty))) is not None:
@@ -83,9 +94,12 @@ def run(
             say(f"{complaint}; using the one before it")
         trainer.load_state(tensors, numbers)
         say(f"going on from step {trainer.step}")
-    world.together(lambda: _cut_log(out / "log.jsonl", trainer.step) if world.first else None)
+    world.together(lambda: cut_log(out / "log.jsonl", trainer.step) if world.first else None)
+    model = Model(trainer.average.network, process, data.codec, plan.objective, plan.sampling)
+    if plan.train.samples and quick_schedule(model) is None:
+        say(f"no samples while it trains: this model must go all {process.schedule.steps:,} steps of its own chain for each")
     with _stop_signals(world) as stopped:
-        _loop(trainer, plan, process, data, out, stopped)
+        _loop(trainer, model, data, out, stopped)
         _save(trainer, out)
     if not trainer.done:
         say(f"stopped at step {trainer.step}; nothing is lost, go on with --resume")
@@ -98,8 +112,8 @@ def run(
 
 
 def fit(plan: Recipe, data: Data) -> Recipe:
-    """The recipe's network in the size of the data."""
-    grid = getattr(data.codec, "grid", None)
+    """The recipe as its method has it, with the network in the size of the data."""
+    plan, grid = plan.by_method(), getattr(data.codec, "grid", None)
     return replace(plan, network=replace(plan.network, vocab=data.vocab, length=data.length, grid=grid))
 
 
@@ -122,6 +136,20 @@ def shards_data(folder: Path) -> Data:
     shards.verify()
     counts = torch.from_numpy(np.array(shards.counts))
     return Data(shards.rows("train"), shards.rows("valid"), shards.vocab, shards.length, counts, shards.codec, shards.hash)
+
+
+def _check(plan: Recipe, data: Data, world: World) -> None:
+    """Refuse what would fail later, before anything is written."""
+    ours, every = world.rows(plan.train.batch, plan.train.accumulate), plan.train.read_every
+    if plan.objective == "dense" and every:
+        if not plan.network.reads:
+            raise ValueError("train.read_every needs a network that reads; set network.reads=true")
+        if (rows := (ours.stop - ours.start) // plan.train.accumulate) % every:
+            raise ValueError(f"train.read_every is {every}, which does not divide the {rows} rows that are computed together")
+    if plan.train.tensorboard:
+        summary_writer()
+    if plan.train.samples:
+        require_pillow(data.codec)
 
 
 def _claim(out: Path, plan: Recipe, data: Data, resume: bool) -> None:
@@ -195,9 +223,9 @@ def _start_from(network: Transformer, other: Model, say: Say) -> None:
         say(f"made anew, since the tokens differ: {', '.join(remade)}")
 
 
-def _loop(trainer: Trainer, plan: Recipe, process: Process, data: Data, out: Path, stopped: list[int]) -> None:
-    spec, world, stop = plan.train, trainer.world, False
-    with open(out / "log.jsonl" if world.first else os.devnull, "a") as log, _bar(trainer) as show:
+def _loop(trainer: Trainer, model: Model, data: Data, out: Path, stopped: list[int]) -> None:
+    spec, world, stop = trainer.spec, trainer.world, False
+    with reports(trainer, out) as tell:
         losses: list[torch.Tensor] = []
         since, tokens = time.perf_counter(), 0
         while not trainer.done and not stop:
@@ -208,39 +236,35 @@ def _loop(trainer: Trainer, plan: Recipe, process: Process, data: Data, out: Pat
                 began = time.perf_counter()
                 loss, now = world.mean(torch.stack(losses).mean()).item(), time.perf_counter()
                 trainer.seconds += now - began  # a GPU runs behind; here we wait for it
-                record = {"step": trainer.step, "loss": loss, "tokens_per_second": tokens / (now - since)}
+                record = {"step": trainer.step, "loss": loss, "tokens_per_second": tokens / (now - since), "rate": trainer.rate}
                 losses, since, tokens = [], now, 0
                 if trainer.step % spec.evaluate_every == 0 or trainer.done:
-                    record |= _evaluate(trainer, plan, process, data)
+                    record |= _validate(trainer, model, data, out)
                     since = time.perf_counter()
-                log.write(json.dumps(record | {"seconds": trainer.seconds}) + "\n")
-                log.flush()
-                show(record)
+                tell(record | {"seconds": trainer.seconds})
             if trainer.step % spec.checkpoint_every == 0 and not trainer.done:
                 _save(trainer, out)
 
 
-def _evaluate(trainer: Trainer, plan: Recipe, process: Process, data: Data) -> dict[str, float]:
-    """The bound on held-out rows, in bits per token, of the averaged network."""
-    if len(data.valid) == 0:
+def _validate(trainer: Trainer, model: Model, data: Data, out: Path) -> dict[str, float]:
+    """The bound on held-out rows, in bits per token, of the averaged network, and samples from it. No clock runs meanwhile."""
+    world, process = trainer.world, model.process
+    network = Shared(model.network, world)
+    reads = process.schedule.reading or model.objective == "reading"  # a cache of its own is on every process
+    conditional = conditional_of(model.objective, model.network if reads else network, process)
+    shared_out = reads and trainer.sharded  # no process could read alone
+    if trainer.spec.samples and not shared_out and (schedule := quick_schedule(model)) is not None:
+        tokens = draw_samples(model, conditional, schedule, trainer.spec.samples)
+        world.together(lambda: write_samples(model, tokens, out / "samples", trainer.step) if world.first else None)
+    if len(data.valid) == 0 or model.objective == "masked":  # whose chain has no bound that tells anything
         return {}
     rows = torch.from_numpy(data.valid[np.arange(min(VALID_ROWS, len(data.valid)))]).to(trainer.device)
-    network, process = Shared(trainer.average.network, trainer.world), process.to(trainer.device)
-    conditional = Denoiser(network) if plan.objective == "dense" else Classifier(network, process)
     result = bound(conditional, process, rows, draws=8, generator=torch.Generator().manual_seed(0))
     return {"valid_bits_per_token": result.mean / (np.log(2) * data.length)}
 
 
 def _save(trainer: Trainer, out: Path) -> None:
     write_checkpoint(out / "checkpoints", *trainer.state(), trainer.spec.keep_checkpoints, trainer.world, trainer.sharded)
-
-
-def _cut_log(path: Path, step: int) -> None:
-    """Forget what a lost stretch of the run logged; it is done, and logged, again."""
-    if path.is_file():
-        lines = path.read_text().splitlines()
-        kept = [line for line in lines if line.endswith("}") and json.loads(line)["step"] <= step]
-        write_file(path, "".join(f"{line}\n" for line in kept).encode())
 
 
 @contextmanager
@@ -269,19 +293,3 @@ def _stop_signals(world: World) -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def _bar(trainer: Trainer) -> Iterator[Callable[[dict[str, Any]], None]]:
-    from tqdm.auto import tqdm
-
-    every = 0.2 if sys.stderr.isatty() else 10.0  # seconds; a log file wants few lines
-    total = trainer.spec.steps if trainer.spec.seconds is None else None
-    style = {"desc": "train", "unit": "step", "dynamic_ncols": True, "mininterval": every, "disable": not trainer.world.first}
-    with tqdm(total=total, initial=trainer.step, **style) as shown:
-
-        def show(record: dict[str, Any]) -> None:
-            shown.set_postfix(loss=f"{record['loss']:.3f}", tokens=f"{record['tokens_per_second']:,.0f}/s", refresh=False)
-            shown.update(record["step"] - shown.n)
-
-        yield show

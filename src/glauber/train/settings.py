@@ -15,9 +15,10 @@ Config = TypeVar("Config")
 
 def apply_settings(plan: Recipe, settings: Mapping[str, Any]) -> Recipe:
     """The recipe with each `a.b` of `settings` replaced; an unknown name is refused with the nearest that there is."""
-    for name, value in settings.items():
-        plan = _replace(plan, name.split("."), value, name, _names(plan))
-    return plan
+    names = _names(plan)
+    for name in settings:
+        _require_known(plan, name, names)
+    return _replace(plan, settings)
 
 
 def parse_settings(words: Sequence[str]) -> dict[str, Any]:
@@ -59,19 +60,32 @@ def _names(config: Any, before: str = "") -> list[str]:
     return names
 
 
-def _replace(config: Config, path: Sequence[str], value: Any, name: str, names: Sequence[str]) -> Config:
-    here, *rest = path
-    if isinstance(config, dict) and not rest:
-        return config | {here: value}  # type: ignore[return-value]
-    known = {field.name for field in dataclasses.fields(config)} if dataclasses.is_dataclass(config) else set()
-    inner = getattr(config, here, None)
-    if here not in known or (rest and not (dataclasses.is_dataclass(inner) or isinstance(inner, dict))):
+def _require_known(config: Any, name: str, names: Sequence[str]) -> None:
+    *groups, last = name.split(".")
+    for group in groups:
+        config = getattr(config, group, None) if dataclasses.is_dataclass(config) else None
+    if isinstance(config, dict):
+        return
+    if not dataclasses.is_dataclass(config) or last not in {field.name for field in dataclasses.fields(config)}:
         near = difflib.get_close_matches(name, names, n=1, cutoff=0.3)
         raise ValueError(f"unknown setting {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
-    if not rest and dataclasses.is_dataclass(inner):
+    if dataclasses.is_dataclass(inner := getattr(config, last)):
         raise ValueError(f"{name!r} is a group of settings; set one of them, such as {name}.{_names(inner)[0]}")
-    new = _replace(inner, rest, value, name, names) if rest else _same_kind(inner, value, name)
-    return dataclasses.replace(config, **{here: new})  # type: ignore[type-var]
+
+
+def _replace(config: Config, settings: Mapping[str, Any], before: str = "") -> Config:
+    """All at once, since some values fit only together: a width and its heads."""
+    if isinstance(config, dict):
+        return config | dict(settings)  # type: ignore[return-value]
+    groups: dict[str, dict[str, Any]] = {}
+    for name, value in settings.items():
+        here, _, rest = name.partition(".")
+        groups.setdefault(here, {})[rest] = value
+    new = {}
+    for here, inside in groups.items():
+        old, name = getattr(config, here), before + here
+        new[here] = _same_kind(old, inside[""], name) if "" in inside else _replace(old, inside, f"{name}.")
+    return dataclasses.replace(config, **new)  # type: ignore[type-var]
 
 
 def _same_kind(old: Any, new: Any, name: str) -> Any:

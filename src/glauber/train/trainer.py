@@ -3,19 +3,21 @@
 import math
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from glauber.conditional import Transformer, require_classifiable
+from glauber.conditional import CLASSIFIERS, Transformer, require_classifiable
 from glauber.objective import OBJECTIVES
 from glauber.process import Process
-from glauber.process.draws import Keyed
+from glauber.process.draws import Keyed, digest
 from glauber.train.average import Average
+from glauber.train.captured import Captured
 from glauber.train.order import shuffled
-from glauber.train.parallel import ALONE, World, cut_like, distribute
+from glauber.train.parallel import ALONE, World, cut_like, distribute, part_of_step
 from glauber.train.recipe import TrainSpec
 
 
@@ -53,19 +55,30 @@ class Trainer:
             raise ValueError(f"the objective is one of {', '.join(OBJECTIVES)}, not {objective!r}")
         if (network.config.vocab, network.config.length) != (process.vocab, process.length):
             raise ValueError("the network and the process must have the same vocabulary and length")
-        if objective != "dense":
+        if objective in CLASSIFIERS:
             require_classifiable(process)
-        self.world, self.ours = world, world.rows(spec.batch)
+        self.world, self.ours = world, world.rows(spec.batch, spec.accumulate)
         self.average = Average(network, spec.ema)
         if compiled:  # block by block: one compilation serves all layers
             for block in network.blocks:
                 block.compile()
         self.forward = distribute(network, self.average.network, spec.parallel, world)
-        self.optimizer = torch.optim.AdamW(
-            network.parameters(), lr=0.0, betas=spec.betas, eps=spec.eps, weight_decay=spec.weight_decay, fused=True
-        )
         self.step, self.seconds = 0, 0.0
         self.loss_of, self.options = _objective(objective, network, spec)
+        self.captured = captured = self.device.type == "cuda" and world.size == 1
+        self.inputs = _Inputs(torch.arange(spec.batch, device=self.device)[self.ours], self.process.length, captured)
+        self.optimizer = torch.optim.AdamW(
+            network.parameters(),
+            lr=self.inputs.rate,
+            betas=spec.betas,
+            eps=spec.eps,
+            weight_decay=spec.weight_decay,
+            fused=True,
+            capturable=captured,
+        )
+        self.change: Callable[[], Tensor] = Captured(self._change) if captured else self._change
+        self.reader = ThreadPoolExecutor(1, "reader") if captured else None
+        self.coming: tuple[int, Future[Tensor]] | None = None  # the batch of the next step, which is being read
 
     @property
     def device(self) -> torch.device:
@@ -86,27 +99,63 @@ class Trainer:
         clock = self.seconds / self.spec.seconds if self.spec.seconds is not None else 0.0
         return max(self.step / self.spec.steps, clock)
 
+    @property
+    def rate(self) -> float:
+        """The learning rate of the last step."""
+        return float(self.optimizer.param_groups[0]["lr"])
+
     def advance(self) -> Tensor:
         """One step; the loss of our rows, a tensor so that reading it may wait."""
         began = time.perf_counter()
-        spec = self.spec
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=spec.precision == "bf16"):
-            loss = self.loss_of(self.forward, self.process, self.batch(), generator=self.draws(), **self.options)
-        loss.backward()  # type: ignore[no-untyped-call]
-        if spec.clip is not None:
-            torch.nn.utils.clip_grad_norm_(self.optimizer.param_groups[0]["params"], spec.clip)
+        rate = learning_rate(self.step, self.spec, self.progress if self.spec.seconds is not None else None)
+        self.inputs.tell(self.batch(), digest((self.spec.seed, self.step)), rate, self.average.next_weight())
+        preparing = isinstance(self.change, Captured) and not self.change.ready
+        loss = self.change().clone()
+        self.step += 1
+        if preparing:  # compiling and recording is not training
+            torch.cuda.synchronize()
+        else:
+            self.seconds += time.perf_counter() - began
+        return loss
+
+    def _change(self) -> Tensor:
+        """Move the weights and their average by one step; the loss. All that differs from step to step is in `inputs`."""
+        loss = self._gradient()
+        parameters = self.optimizer.param_groups[0]["params"]
+        if self.spec.clip is not None:
+            torch.nn.utils.clip_grad_norm_(parameters, self.spec.clip)
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(self.step, spec, self.progress if spec.seconds is not None else None)
+            group["lr"] = self.inputs.rate
         self.optimizer.step()
         self.optimizer.zero_grad()
-        self.average.update(self.optimizer.param_groups[0]["params"])
-        self.step += 1
-        self.seconds += time.perf_counter() - began
-        return loss.detach()
+        self.average.update(parameters, self.inputs.weight)
+        return loss
+
+    def _gradient(self) -> Tensor:
+        """Add the gradient of our rows' loss to that of each weight, part by part; the loss, the mean of the parts' losses."""
+        number, losses = self.spec.accumulate, []
+        parts = zip(self.inputs.tokens.chunk(number), self.inputs.rows.chunk(number), strict=True)
+        for k, (tokens, rows) in enumerate(parts, start=1):
+            draws = Keyed(self.inputs.key, rows, self.spec.batch)
+            with part_of_step(self.forward, last=k == number):
+                with torch.autocast(self.device.type, torch.bfloat16, enabled=self.spec.precision == "bf16"):
+                    loss = self.loss_of(self.forward, self.process, tokens, generator=draws, **self.options) / number
+                loss.backward()  # type: ignore[no-untyped-call]
+            losses.append(loss.detach())
+        return torch.stack(losses).sum()
 
     def batch(self) -> Tensor:
-        """(B, L) our rows of this step: each epoch goes through all rows in an order of its own."""
-        place = self.step * self.spec.batch + np.arange(self.spec.batch)[self.ours]
+        """(B, L) our rows of this step. For a GPU the next ones are read while it works."""
+        if self.reader is None:
+            return self._read(self.step)
+        known = self.coming is not None and self.coming[0] == self.step
+        tokens = self.coming[1].result() if self.coming is not None and known else self._read(self.step)
+        self.coming = self.step + 1, self.reader.submit(self._read, self.step + 1)
+        return tokens
+
+    def _read(self, step: int) -> Tensor:
+        """Each epoch goes through all rows in an order of its own."""
+        place = step * self.spec.batch + np.arange(self.spec.batch)[self.ours]
         epoch, within = np.divmod(place, len(self.rows))
         index = np.empty_like(place)
         for number in np.unique(epoch):
@@ -116,12 +165,7 @@ class Trainer:
         if read.min() < 0 or read.max() >= self.process.vocab:  # here, where no GPU has to wait for it
             raise ValueError(f"the data holds tokens outside 0..{self.process.vocab - 1}; prepare it again")
         tokens = torch.from_numpy(read)
-        return tokens.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else tokens
-
-    def draws(self) -> Keyed:
-        """This step's random numbers, those of our rows."""
-        rows = torch.arange(self.spec.batch, device=self.device)[self.ours]
-        return Keyed((self.spec.seed, self.step), rows, self.spec.batch)
+        return tokens.pin_memory() if self.device.type == "cuda" else tokens
 
     def state(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
         """Tensors by file and by name, and the numbers beside them."""
@@ -148,7 +192,10 @@ class Trainer:
                 if key.rpartition("/")[0] == name
             }
             if kinds:
-                self.optimizer.state[parameter] = {k: v.clone() if k == "step" else v.to(self.device) for k, v in kinds.items()}
+                aside = "" if self.captured else "step"  # which AdamW keeps on the CPU unless it is recorded
+                self.optimizer.state[parameter] = {k: v.clone() if k == aside else v.to(self.device) for k, v in kinds.items()}
+        if self.captured:
+            self.change = Captured(self._change)
         self.step, self.seconds, self.average.updates = numbers["step"], numbers["seconds"], numbers["averaged"]
 
     def empty(self, name: str, shape: torch.Size) -> Tensor:
@@ -163,6 +210,26 @@ class Trainer:
         return cut_like(value, parameter) if self.sharded else value
 
 
+class _Inputs:
+    """All that differs from one step to the next; where a step is recorded and replayed, in tensors that stay in place."""
+
+    def __init__(self, rows: Tensor, length: int, captured: bool):
+        self.rows = rows  # (B,) which rows of the whole batch are ours
+        self.tokens = rows.new_zeros(len(rows), length)
+        self.key = rows.new_zeros(())  # of the random numbers
+        self.rate: float | Tensor = torch.zeros((), device=rows.device) if captured else 0.0
+        self.weight: float | Tensor = torch.zeros((), device=rows.device) if captured else 0.0  # of the average's step
+
+    def tell(self, tokens: Tensor, key: int, rate: float, weight: float) -> None:
+        self.key.fill_(key)
+        if isinstance(self.rate, Tensor) and isinstance(self.weight, Tensor):
+            self.tokens.copy_(tokens, non_blocking=True)
+            self.rate.fill_(rate)
+            self.weight.fill_(weight)
+        else:
+            self.tokens, self.rate, self.weight = tokens.to(self.rows.device), rate, weight
+
+
 def learning_rate(step: int, spec: TrainSpec, progress: float | None = None) -> float:
     """Linear from 0 to the peak, a cosine down to the final rate, then constant; the cosine by `progress` where given."""
     if step < spec.warmup:
@@ -174,9 +241,12 @@ def learning_rate(step: int, spec: TrainSpec, progress: float | None = None) -> 
 
 def _objective(name: str, network: Transformer, spec: TrainSpec) -> tuple[Callable[..., Tensor], dict[str, Any]]:
     """The loss and its options for this network."""
-    if name != "dense":
+    if name in CLASSIFIERS:
         return OBJECTIVES[name], {"timesteps": spec.timesteps, "check": False}
     options: dict[str, Any] = {"chunked": True, "check": False}
+    if name != "dense":
+        return OBJECTIVES[name], options
+    options |= {"prompts": spec.prompts, "labels": spec.labels, "read_every": spec.read_every}
     if network.config.conditioning == "time":  # it can know no order but the schedule's own, and no prompt
         options |= {"any_order": False, "prompts": 0.0}
     return OBJECTIVES[name], options

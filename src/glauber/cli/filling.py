@@ -1,0 +1,117 @@
+"""What `infill` does with files: images, tokens, lines of text."""
+
+import json
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tqdm.auto import tqdm
+
+from glauber.cli.common import open_image
+from glauber.cli.watching import view
+from glauber.codec import is_image_codec
+from glauber.infill import Filled, fill_text, read_template, require_text_codec
+from glauber.model import Model
+
+
+def inpaint(loaded: Model, image: Path, mask: Path, num: int, seed: int | None, **options: Any) -> list[Any]:
+    """The image with the white part of the mask filled in, `num` times."""
+    picture, hole = open_image(image), open_image(mask).convert("L")
+    if is_image_codec(loaded.codec) and len(loaded.codec.shape) == 2:
+        picture = picture.convert("L")
+    images: list[Any] = loaded.inpaint(picture, hole, num, seed, **options)
+    return images
+
+
+def infill_tokens(
+    loaded: Model, tokens: Path, mask: Path, out: Path, num: int | None, seed: int | None, **options: Any
+) -> None:
+    """Two .npy in, one out."""
+    given, hole = _read_array(tokens), _read_array(mask)
+    if given.dtype.kind not in "iu":
+        raise ValueError(f"{tokens} holds no whole numbers, so these are no tokens")
+    if hole.dtype.kind not in "biu" or not set(np.unique(hole).tolist()) <= {0, 1}:
+        raise ValueError(f"{mask} is no mask; it holds true (or 1) where tokens are filled in, and false elsewhere")
+    filled = loaded.infill_tokens(torch.from_numpy(given.astype(np.int64)), torch.from_numpy(hole != 0), num, seed, **options)
+    with out.open("wb") as file:
+        np.save(file, filled.numpy())
+
+
+def infill_text(
+    loaded: Model, text: str, num: int, seed: int | None, watch: bool, as_json: bool, **options: Any
+) -> dict[str, Any]:
+    """One text, to be watched if wanted."""
+    schedule = loaded.schedule(options["sweeps"], options["block"], options["order"])
+    seen = view(loaded.text_codec, schedule) if watch else None
+    bar = seen is None and not as_json
+    filled = fill_text(loaded, text, num, seed, probabilities=as_json, watch=seen, progress=bar, **options)
+    if seen is not None:
+        seen.clear()
+    return _fills(filled, as_json)
+
+
+def infill_lines(
+    loaded: Model, path: Path, out: Path | None, num: int, seed: int | None, as_json: bool, **options: Any
+) -> None:
+    """Each line's texts as soon as they are there; line k has the seed `seed + k`."""
+    records = _read_lines(path)
+    codec = require_text_codec(loaded)
+    for number, record in enumerate(records, 1):
+        try:
+            read_template(record["text"], codec, loaded.process.length)
+        except ValueError as error:
+            raise ValueError(f"line {number} of {path}: {error}") from None
+    with out.open("w", encoding="utf-8") if out is not None else nullcontext(sys.stdout) as file:
+        for k, record in enumerate(tqdm(records, desc="infill", unit="text", delay=2.0, leave=False, dynamic_ncols=True)):
+            filled = fill_text(
+                loaded, record["text"], num, None if seed is None else seed + k, probabilities=as_json, **options
+            )
+            print(json.dumps({**record, **_fills(filled, as_json)}, ensure_ascii=False), file=file, flush=True)
+    if out is not None:
+        print(f"{len(records)} text{'s' * (len(records) > 1)} in {out}")
+
+
+def _fills(filled: list[Filled], as_json: bool) -> dict[str, Any]:
+    result: dict[str, Any] = {"texts": [each.text for each in filled]}
+    if as_json:
+        result["gaps"] = [
+            [
+                {
+                    "text": gap.text,
+                    "tokens": [
+                        {"token": token, "text": piece, "probability": probability}
+                        for token, piece, probability in zip(gap.tokens, gap.pieces, gap.probabilities or [], strict=True)
+                    ],
+                }
+                for gap in each.gaps
+            ]
+            for each in filled
+        ]
+    return result
+
+
+def _read_lines(path: Path) -> list[dict[str, Any]]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        records = [json.loads(line) for line in lines if line.strip()]
+    except (OSError, ValueError):
+        raise ValueError(f"{path} is missing, or not a .jsonl file, which has one JSON object in each line") from None
+    if not records:
+        raise ValueError(f'{path} is empty; write a line such as {{"text": "It was the [[12]] of times"}}')
+    for number, record in enumerate(records, 1):
+        if not isinstance(record, dict) or not isinstance(record.get("text"), str):
+            raise ValueError(f'line {number} of {path} has no field "text" that holds a text')
+    return records
+
+
+def _read_array(path: Path) -> np.ndarray:
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        raise ValueError(f"{path} is missing, or not an array of numpy's .npy format") from None
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"{path} holds several arrays; save the one with the tokens or the mask as .npy")
+    return array

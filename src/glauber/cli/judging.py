@@ -1,0 +1,171 @@
+"""The command that judges texts: evaluate."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from glauber.cli.common import Json, app
+
+Cell = float | int | str | None
+
+
+@app.command()
+def evaluate(
+    samples: Annotated[
+        Path, typer.Argument(metavar="SAMPLES", help=".txt, .jsonl, .npy, what sample --out wrote; or filled gaps in .jsonl.")
+    ],
+    reference: Annotated[Path | None, typer.Option(help="Held-out real text, in the same formats or as shards.")] = None,
+    judge: Annotated[
+        list[str] | None, typer.Option(help="A causal language model: folder, .gguf or hub id. May be repeated.")
+    ] = None,
+    train: Annotated[Path | None, typer.Option(help="The training text or shards: what of the samples is known there.")] = None,
+    tokenizer: Annotated[
+        str | None, typer.Option(help="What tokens stand for: a tokenizer.json, bytes, hub:NAME, a model or shards.")
+    ] = None,
+    features: Annotated[str | None, typer.Option(help="A sentence encoder for MAUVE; else the first judge is used.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="A JSON file for all figures; interrupted, the same command goes on.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file that is there.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Judge samples of text beside held-out real text: perplexity, entropy, MAUVE, what is copied.
+
+    A .jsonl of filled gaps (prefix, fill, truth, suffix) is judged beside the truth; it needs no --reference.
+    """
+    from glauber.evaluate.infill import evaluate_fills, read_fills
+    from glauber.evaluate.text import evaluate_texts, read_texts
+    from glauber.storage import write_file
+
+    if out is not None and out.exists() and not force:
+        raise ValueError(f"{out} exists; name another file with --out, or add --force to replace it")
+    partial = None if out is None else out.with_name(f"{out.name}.partial")
+    if _holds_fills(samples):
+        report = evaluate_fills(read_fills(samples), judge or [], partial, progress=not as_json)
+    elif reference is None:
+        raise ValueError("samples are judged beside real text; name some with --reference")
+    else:
+        codec = None if tokenizer is None else _codec(tokenizer)
+        ours, real = read_texts(samples, codec), read_texts(reference, codec)
+        known = None if train is None else read_texts(train, codec, "train")
+        report = evaluate_texts(ours, real, judge or [], known, codec, features, partial, progress=not as_json)
+    if out is not None and partial is not None:
+        write_file(out, json.dumps(report, indent=1).encode() + b"\n")
+        partial.unlink(missing_ok=True)
+    if as_json:
+        print(json.dumps(report))
+    else:
+        print_fills(report) if "recovery" in report else print_texts(report)
+
+
+def _holds_fills(path: Path) -> bool:
+    if path.suffix != ".jsonl" or not path.is_file():
+        return False
+    with path.open(encoding="utf-8") as file:
+        try:
+            first = json.loads(next((line for line in file if line.strip()), "{}"))
+        except ValueError:
+            return False
+    return isinstance(first, dict) and "fill" in first
+
+
+def _codec(name: str) -> Any:
+    """The codec of shards, of a model, or of `text_codec`'s names."""
+    from glauber.codec import is_image_codec, text_codec
+    from glauber.data import open_shards
+    from glauber.model import load
+
+    if (Path(name) / "header.json").is_file():
+        codec = open_shards(name).codec
+    elif name == "bytes" or name.startswith("hub:") or name.endswith(".json"):
+        codec = text_codec(name)
+    else:
+        codec = load(name).codec
+    if codec is None or is_image_codec(codec):
+        raise ValueError(f"{name} has no tokenizer of text; name another with --tokenizer")
+    return codec
+
+
+def print_texts(report: dict[str, Any]) -> None:
+    """A table of two columns, and the passages nearest to the training text."""
+    both = [report["samples"], report["reference"]]
+    rows: list[tuple[str, list[Cell]]] = [
+        ("texts", [side["number"] for side in both]),
+        ("characters of each", [side["characters"] for side in both]),
+    ]
+    for k, judge in enumerate(both[0].get("judges", [])):
+        ours = [side["judges"][k] for side in both]
+        rows += [
+            (f"judge {judge['judge']}"[:46], ["", ""]),
+            ("  its tokens", [side["tokens"] for side in ours]),
+            ("  perplexity, the paper's mean of exp NLL", [side["perplexity_paper"] for side in ours]),
+            ("  perplexity, the usual exp of the mean", [side["perplexity"] for side in ours]),
+            ("  bits per character", [side["bits_per_character"] for side in ours]),
+        ]
+    if "mauve" in both[0]:
+        rows.append((f"MAUVE, {both[0]['mauve']['number']} against {both[0]['mauve']['number']} real", list(map(_mauve, both))))
+    rows += [
+        ("entropy within a text, nats", [side["entropy"] for side in both]),
+        ("entropy of all texts together, nats", [side["entropy_pooled"] for side in both]),
+    ]
+    rows += [(f"distinct {n + 1}-grams of words", [side["distinct"][n] for side in both]) for n in range(4)]
+    if "overlap" in both[0]:
+        rows += [
+            ("letters in words of the training text", [side["known_letters"] for side in both]),
+            ("word triples that the training text has", [side["known_triples"] for side in both]),
+        ]
+        rows += [
+            (f"shared with it, {unit}: {what}", [side["overlap"][unit][what] for side in both])
+            for unit in ("characters", "words")
+            for what in ("mean", "max")
+        ]
+    print_rows(["samples", "real text"], rows)
+    print(f"entropy is that of {report['entropy_unit']}")
+    for name, side in zip(("samples", "real text"), both, strict=True):
+        if "overlap" in side:
+            nearest = side["overlap"]["nearest"]
+            print(f"longest run shared with the training text ({name}, number {nearest['sample'] + 1}):")
+            print(f"  {_line(nearest['shared'])}\n  in: {_line(nearest['training_passage'])}")
+
+
+def print_fills(report: dict[str, Any]) -> None:
+    """Fills beside the truth."""
+    rows: list[tuple[str, list[Cell]]] = [
+        ("gaps", [report["number"], report["number"]]),
+        (f"{report['recovery_unit']} as in the truth", [report["recovery"], 1.0]),
+    ]
+    for judge in report["judges"]:
+        rows += [
+            (f"judge {judge['judge']}"[:46], ["", ""]),
+            ("  NLL of fill and what follows, nats", [judge["fill"]["nll"], judge["truth"]["nll"]]),
+            ("  more than the truth", [judge["difference"], None]),
+            ("  standard error of that", [judge["difference_error"], None]),
+        ]
+    print_rows(["fills", "truth"], rows)
+
+
+def print_rows(heads: list[str], rows: list[tuple[str, list[Cell]]]) -> None:
+    """At most 80 columns wide."""
+    print(f"{'':<46}" + "".join(f"{head:>16}" for head in heads))
+    for name, cells in rows:
+        print((f"{name:<46}" + "".join(f"{_cell(cell):>16}" for cell in cells)).rstrip())
+
+
+def _cell(value: Cell) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.3f}" if abs(value) < 100 else f"{value:,.1f}"
+    return f"{value:,}" if isinstance(value, int) else value
+
+
+def _mauve(side: dict[str, Any]) -> str:
+    return f"{side['mauve']['mean']:.3f} ± {side['mauve']['std']:.3f}"
+
+
+def _line(text: str, most: int = 500) -> str:
+    """On one line, and not too long."""
+    line = " ".join(text.split())
+    return repr(line if len(line) <= most else line[: most - 3] + "...")

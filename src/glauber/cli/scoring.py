@@ -1,0 +1,65 @@
+"""What `score` reads, and how it tells what it found."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from glauber.data import Sources, open_shards
+from glauber.infill import require_text_codec
+from glauber.model import Model
+from glauber.score import Windows, characters, cut
+
+KINDS = ("reversal", "heat-bath")
+
+
+def windows_of_file(loaded: Model, path: Path, rows: int | None) -> Windows:
+    """Documents, each with its end, one after the other as `prepare` packs them."""
+    codec, length = require_text_codec(loaded), loaded.process.length
+    stream: list[int] = []
+    for piece in Sources([str(path)]).pieces():
+        stream += codec.encode(str(piece.data)) + ([codec.end] if piece.ends else [])
+        if rows is not None and len(stream) >= rows * length:
+            break
+    return cut([stream[: None if rows is None else rows * length]], codec, length)
+
+
+def windows_of_data(loaded: Model, folder: Path, split: str, rows: int | None) -> Windows:
+    """The rows of a split, as they are."""
+    shards = open_shards(folder)
+    ours, theirs = (None if codec is None else codec.to_dict() for codec in (loaded.codec, shards.codec))
+    if (shards.vocab, shards.length) != (loaded.process.vocab, loaded.process.length) or ours != theirs:
+        raise ValueError(
+            f"{folder} has rows of {shards.length} tokens out of {shards.vocab}, the model {loaded.process.length} out of "
+            f"{loaded.process.vocab}, or their tokenizers differ; prepare the text as the model's data was"
+        )
+    tokens = torch.from_numpy(shards.rows(split)[:rows])
+    if not len(tokens):
+        raise ValueError(f"{folder} has no rows to {split}; name another --split")
+    return Windows(tokens, None, None if loaded.text_codec is None else characters(tokens.tolist(), loaded.text_codec))
+
+
+def only_bounds(figures: dict[str, Any]) -> dict[str, float | None]:
+    """The bounds and their standard errors; None for the error of a single window."""
+    wanted = [name for name in figures if name.startswith(("bits", "standard"))]
+    return {name: None if math.isnan(figures[name]) else figures[name] for name in wanted}
+
+
+def print_score(result: dict[str, Any]) -> None:
+    """A small table."""
+
+    def figure(bound: dict[str, Any], key: str, error: str) -> str:
+        if key not in bound:
+            return ""
+        return f"{bound[key]:.3f}" + ("" if bound[error] is None else f" ± {bound[error]:.3f}")
+
+    counted = f", {result['characters']:,} characters" if "characters" in result else ""
+    print(f"{result['rows']:,} windows of {result['length']} tokens: {result['tokens']:,} tokens{counted}")
+    print(f"{'at most, in bits':<18}{'per token':<18}{'per character' if counted else ''}".rstrip())
+    for name, bound in result["bounds"].items():
+        per_token = figure(bound, "bits_per_token", "standard_error")
+        per_character = figure(bound, "bits_per_character", "standard_error_per_character")
+        print(f"{name:<18}{per_token:<18}{per_character}".rstrip())
+    each = result["calls"] // result["rows"]
+    print(f"{result['calls']:,} network calls, {each} per window, out of a chain's {result['steps'] // result['block']:,}")

@@ -1,0 +1,115 @@
+"""The chain at work, in a terminal: text that settles out of noise."""
+
+import os
+import shutil
+import sys
+import time
+import unicodedata
+from typing import TextIO
+
+import torch
+from torch import Tensor
+
+from glauber.chain.driver import OnStep
+from glauber.codec import TextCodec
+from glauber.infill import token_texts
+from glauber.process import Schedule
+
+PLAIN, BOLD, RESET = "", "\033[1;7m", "\033[0m"
+SIGNS = str.maketrans({"\n": "↵", "\r": "", "\t": " "})
+PAUSE = 1 / 20  # seconds between frames
+
+
+class View:
+    """Draws the first row of a chain's states. `View(...)(given, shown)` is the `on_step` of one chain.
+
+    A site that noise never visits any more is plain, the others are the dimmer the less of their signal is left; those just
+    drawn are bold and inverted. A mask is a dot.
+    """
+
+    def __init__(self, codec: TextCodec, schedule: Schedule, out: TextIO | None = None):
+        self.codec, self.texts, self.schedule, self.out = codec, token_texts(codec), schedule, out or sys.stderr
+        self.colours = ("\033[2m", "\033[2m") if "NO_COLOR" in os.environ else ("\033[90m", "\033[36m")
+        self.drawn, self.last = 0, 0.0
+
+    def __call__(self, given: Tensor | None = None, shown: int | None = None, stop: int = 0) -> OnStep:
+        """For the given sites (L,), the number of sites to show, from the left, and the step at which the chain ends."""
+        given = torch.zeros(self.schedule.length, dtype=torch.bool) if given is None else given
+
+        def on_step(t: int, x: Tensor) -> None:
+            now = time.monotonic()
+            if len(x) and (now - self.last >= PAUSE or t == stop):
+                self.last = now
+                self.draw(self.frame(t, x[0].cpu(), given, shown, stop))
+
+        return on_step
+
+    def frame(self, t: int, x: Tensor, given: Tensor, shown: int | None, stop: int = 0) -> list[str]:
+        """The lines of one picture, none wider than the terminal."""
+        size = shutil.get_terminal_size()
+        schedule = self.schedule
+        time_of = torch.tensor([t], device=schedule.order.device)
+        survival = schedule.survival(time_of)[0].cpu()
+        fresh = set(schedule.sites(time_of)[0].tolist()) if t < schedule.steps else set()
+        cells = []
+        for site, text in enumerate(self.words(x.tolist()[:shown])):
+            left = 1.0 if given[site] else survival[site].item()
+            style = PLAIN if left == 1 else self.colours[left >= 0.5]
+            if site in fresh and not given[site]:
+                style = BOLD
+            cells += [(character, style) for character in text.translate(SIGNS) if character.isprintable()]
+        title = f"step {schedule.steps - t:,} of {schedule.steps - stop:,}"
+        return [title[: size.columns], *wrap(cells, size.columns)[: max(1, size.lines - 2)]]
+
+    def words(self, tokens: list[int]) -> list[str]:
+        """The text of each token; a character that is made of several stands where the last of them does."""
+        texts: list[str] = []
+        parts: list[int] = []
+        for token, following in zip(tokens, [*tokens[1:], self.codec.vocab], strict=True):
+            broken = [each < self.codec.vocab and "\ufffd" in self.texts[each] for each in (token, following)]
+            parts = [*parts, token] if broken[0] else []
+            if broken[0]:
+                texts.append("" if broken[1] else self.codec.decode(parts))
+            else:
+                texts.append(self.texts[token] if token < self.codec.vocab else "·")
+        return texts
+
+    def draw(self, lines: list[str]) -> None:
+        """In place of the picture before."""
+        self.out.write(self._erasing() + "".join(line + "\n" for line in lines))
+        self.out.flush()
+        self.drawn = len(lines)
+
+    def clear(self) -> None:
+        """Take the last picture away."""
+        self.out.write(self._erasing())
+        self.out.flush()
+        self.drawn = 0
+
+    def _erasing(self) -> str:
+        return f"\033[{self.drawn}A\033[J" if self.drawn else ""
+
+
+def view(codec: TextCodec | None, schedule: Schedule) -> View | None:
+    """One for the terminal at hand; where there is none, a sentence says so."""
+    if codec is None:
+        raise ValueError("only text can be watched in a terminal, and this model has no text codec; leave --watch out")
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        return View(codec, schedule)
+    print("glauber: --watch needs a terminal, and there is none; the chain runs unseen", file=sys.stderr)
+    return None
+
+
+def wrap(cells: list[tuple[str, str]], columns: int) -> list[str]:
+    """Characters and their styles as lines of at most so many columns."""
+    lines, line, used, style = [], "", 0, PLAIN
+    for character, wanted in cells:
+        wide = 0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        if used + wide > columns:
+            lines.append(line + (RESET if style else ""))
+            line, used, style = "", 0, PLAIN
+        if wanted != style:
+            line += (RESET if style else "") + wanted
+            style = wanted
+        line, used = line + character, used + wide
+    return [*lines, line + (RESET if style else "")]

@@ -1,0 +1,99 @@
+"""Images from files, all of one shape, in the order of their names."""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+THREADS = min(8, os.cpu_count() or 1)
+
+
+class Frame(NamedTuple):
+    """The shape that images are brought to: size × size, or the first one's own; grey, or in colour."""
+
+    size: int | None = None
+    grey: bool = False
+
+
+class Found(NamedTuple):
+    """An image's file."""
+
+    path: Path
+    size: int
+    changed: int
+
+
+def is_image(path: Path) -> bool:
+    """By its name."""
+    return path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
+
+
+def find_images(path: Path) -> Iterator[Found]:
+    """The file itself, or all images of a folder and its sub-folders in the order of their names."""
+    if path.is_file():
+        yield Found(path, path.stat().st_size, path.stat().st_mtime_ns)
+        return
+    with os.scandir(path) as entries:
+        inside = sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda entry: entry.name)
+    for entry in inside:
+        if entry.is_dir():
+            yield from find_images(Path(entry.path))
+        elif is_image(Path(entry.name)):
+            yield Found(Path(entry.path), entry.stat().st_size, entry.stat().st_mtime_ns)
+
+
+def summary(path: Path) -> tuple[int, int, int]:
+    """How many images, their bytes, and a number that changes when one of them does."""
+    count, size, digest = 0, 0, hashlib.sha256()
+    for found in find_images(path):
+        count, size = count + 1, size + found.size
+        digest.update(f"{found.path.relative_to(path)}\0{found.size}\0{found.changed}\n".encode(errors="surrogateescape"))
+    return count, size, int.from_bytes(digest.digest()[:7])
+
+
+def frame_shape(first: Path, frame: Frame) -> tuple[int, ...]:
+    """(H, W) or (H, W, 3)."""
+    if frame.size is not None:
+        sides: tuple[int, ...] = (frame.size, frame.size)
+    else:
+        image = _open(first)
+        sides = (image.height, image.width)
+    return sides if frame.grey else (*sides, 3)
+
+
+def read_image(path: Path, frame: Frame, shape: tuple[int, ...]) -> np.ndarray:
+    """uint8 of the shape: the middle of the image, resized; without a size of the frame only an image that fits as it is."""
+    plain = _open(path).convert("L" if frame.grey else "RGB")
+    if frame.size is not None:
+        from PIL import Image, ImageOps
+
+        plain = ImageOps.fit(plain, (frame.size, frame.size), Image.Resampling.BICUBIC)  # smooths as it shrinks
+    if (plain.height, plain.width) != shape[:2]:
+        raise ValueError(
+            f"{path} has {plain.width}×{plain.height} pixels, the first image {shape[1]}×{shape[0]}; give a size for all"
+        )
+    return np.asarray(plain)
+
+
+def _open(path: Path) -> Any:
+    """A PIL image, upright, of at most 8 bits a channel and nothing to see through."""
+    try:
+        from PIL import Image, ImageOps, UnidentifiedImageError
+    except ImportError as error:
+        raise ImportError("images need pillow: pip install 'glauber[image]'") from error
+    try:
+        with Image.open(path) as image:
+            upright = ImageOps.exif_transpose(image)
+            upright.load()
+    except (OSError, ValueError, SyntaxError, EOFError, UnidentifiedImageError, Image.DecompressionBombError) as error:
+        raise ValueError(f"{path} is damaged, cut short, or not an image; mend or remove it") from error
+    if upright.mode.startswith("I"):  # 16 bits, which convert() would cut off at 255
+        upright = Image.fromarray((np.asarray(upright).clip(0, 65535) / 257).round().astype(np.uint8))
+    if "A" in upright.getbands() or "transparency" in upright.info:
+        paper = Image.new("RGBA", upright.size, "white")
+        upright = Image.alpha_composite(paper, upright.convert("RGBA"))
+    return upright

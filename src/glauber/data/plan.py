@@ -1,0 +1,122 @@
+"""What `prepare` is asked for."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glauber.codec import ImageCodec, ImageSpec, TextCodec, text_codec
+from glauber.data.images import Frame
+from glauber.data.shards import SPLITS
+from glauber.data.sources import Sources
+from glauber.data.watching import watched
+
+SECTION = 2**14
+"""A document longer than so many characters (or tokens) may be split between training and validation."""
+TRAINING_TEXT = 2**26
+"""A BPE is trained on at most about so many characters, from the start of every file in equal shares."""
+TRAINING_PIXELS = 2**25
+"""The codes of patches are found on images of at most about so many bytes, evenly spaced."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where things are read, how they become tokens, and which of them are for validation."""
+
+    sources: Sources
+    own_valid: int | None  # the first of the files that are for validation only
+    share: float
+    tokenizer: str
+    length: int
+    shard_rows: int
+    images: ImageSpec | None
+
+    @classmethod
+    def make(
+        cls,
+        sources: Sequence[str | Path],
+        tokenizer: str | Path,
+        length: int | None,
+        valid: float | Sequence[str | Path],
+        field: str,
+        vocab: int | None,
+        size: int | None,
+        grey: bool,
+        shard_tokens: int,
+    ) -> "Plan":
+        """From what the user says."""
+        images = ImageSpec.read(str(tokenizer))
+        frame = _frame(images, size, grey)
+        train = [sources] if isinstance(sources, (str, Path)) else list(sources)
+        files = Sources(train, field, vocab, frame)
+        share, own_valid = (valid, None) if isinstance(valid, (int, float)) else (0.0, len(files.files))
+        if own_valid is not None:
+            extra = [valid] if isinstance(valid, (str, Path)) else list(valid)  # type: ignore[arg-type]
+            files = Sources([*train, *extra], field, vocab, frame)
+        if not 0 <= share < 1:
+            raise ValueError(f"the share for validation must be at least 0 and below 1, not {share}")
+        length = _length(length, files.row_length() if images is None else images.length(files.shape))
+        return cls(files, own_valid, share, str(tokenizer), length, max(1, shard_tokens // length), images)
+
+    def settings(self) -> dict[str, Any]:
+        """What must be the same for unfinished work to go on."""
+        path = Path(self.tokenizer)
+        spec = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else self.tokenizer
+        return {
+            "sources": self.sources.fingerprint(),
+            "field": self.sources.field,
+            "vocab": self.sources.vocab,
+            "tokenizer": None if self.sources.tokens else spec,
+            "length": self.length,
+            "valid": self.share if self.own_valid is None else [self.own_valid],
+            "shard_rows": self.shard_rows,
+            **({} if self.sources.frame is None else self.sources.frame._asdict()),
+        }
+
+    def side(self, file: int, sizes: dict[str, int], starts: bool) -> str:
+        """Which split a new document (`starts`), or a new section of one, belongs to, given how much each one has."""
+        if self.own_valid is not None:
+            return SPLITS[file >= self.own_valid]
+        room = 0 if starts else SECTION  # a document is often shorter than a section
+        return SPLITS[sizes["valid"] + room < self.share * (sum(sizes.values()) + room)]
+
+    def codec(self, progress: bool) -> ImageCodec | TextCodec | None:
+        """Made from the data where it must be; None for tokens."""
+        if self.sources.tokens:
+            return None
+        if self.images is not None:
+            return self.images.make(self.sources.shape, lambda: self._sample(progress))
+        if self.tokenizer == "char":
+            pieces = watched(self.sources, None, "alphabet", progress)
+            return text_codec(self.tokenizer, (str(piece.data) for piece in pieces))
+        most = TRAINING_TEXT if self.tokenizer.startswith("bpe:") else 2**20
+        return text_codec(self.tokenizer, self.sources.texts(most, self.own_valid))
+
+    def _sample(self, progress: bool) -> np.ndarray:
+        """Images to find codes on."""
+        from tqdm import tqdm
+
+        pictures = self.sources.pictures(TRAINING_PIXELS, self.own_valid)
+        return np.stack(list(tqdm(pictures, desc="codes", unit="image", disable=not progress)))
+
+
+def _frame(images: ImageSpec | None, size: int | None, grey: bool) -> Frame | None:
+    if images is None:
+        if size is not None or grey:
+            raise ValueError("a size and grey are for images; name a tokenizer of images, such as patches:512 or pixels:16")
+        return None
+    if size is not None and size < 1:
+        raise ValueError(f"the size of an image must be at least 1, not {size}")
+    return Frame(size, grey or images.grey)
+
+
+def _length(asked: int | None, rows: int | None) -> int:
+    length = asked if asked is not None else rows if rows is not None else 256
+    if length < 1:
+        raise ValueError(f"the length of a row must be at least 1, not {length}")
+    if rows is not None and length != rows:
+        raise ValueError(f"the data comes in rows of {rows} tokens, not {length}; leave the length out")
+    return length

@@ -1,0 +1,46 @@
+"""Files that are there whole or not at all, and disks that are full."""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""The disk, the user's share of it, or the largest file allowed."""
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file under a temporary name, synced and then renamed: it is there whole or not at all."""
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        with temporary.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write(path: Path, content: bytes | memoryview) -> None:
+    """A file of this content, whole or not at all."""
+    with replacing(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def disk_full_said(folder: Path, then: str) -> Iterator[None]:
+    """A full disk, behind whatever error, is one sentence that ends in what to do when there is space."""
+    try:
+        yield
+    except OSError as error:
+        cause: BaseException | None = error
+        while cause is not None and getattr(cause, "errno", None) not in FULL:
+            cause = cause.__cause__
+        if cause is None:
+            raise
+        raise OSError(f"the disk of {folder} is full; free some space and {then}") from error

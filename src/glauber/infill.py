@@ -1,0 +1,352 @@
+"""Fill gaps in a text, and vary a text.
+
+Each given piece of the text is encoded on its own, a gap [[n]] is n free sites, and the result is put together from the input
+and the decoded gaps: what was given is never decoded, so it stays as it was to the byte.
+
+Where a tokenizer joins a space with the word that follows (" times" is one token), the space that ends a piece would be a token
+that the network has never seen before a word. It is left to the gap, whose first token must then begin with a space. No gap
+holds the end-of-text token: a gap of n tokens is n tokens of text. Both are bans at single sites, and like any ban they leave
+the exact law P*(gap | given) on purpose.
+
+A text shorter than the model's L stands at the start of a window whose other sites are free, sampled and dropped. That is
+exact: the rows of the data begin and end anywhere. The chain stops when the last gap site has had its last visit; in reading
+order, what would come after the text is then never drawn. A longer text is filled through a window of L tokens around each
+gap, the gaps from left to right; what is filled by then counts as given, and gaps that are not are free.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from glauber.chain.driver import OnStep
+from glauber.chain.restriction import Rule
+from glauber.codec import TextCodec, TokenizerCodec
+from glauber.conditional import StepLaw
+from glauber.process import Schedule
+from glauber.process.draws import uniform
+
+if TYPE_CHECKING:
+    from glauber.model import Model
+
+GAP = re.compile(r"\\\[\[|\[\[([0-9]+)\]\]|\[\[(?!\[)")  # an escaped [[, a gap, or a [[ that is neither
+CONTEXT = 16  # tokens before a gap that tell how it is decoded
+ASKED = 64  # sequences sent through the network at once for the probabilities
+
+_TEXTS: WeakKeyDictionary[Any, tuple[str, ...]] = WeakKeyDictionary()  # of a codec that was asked before
+
+OURS = ("clamp", "start", "stop")
+"""Options of `run_chain` that are set here."""
+
+Watch = Callable[[Tensor, int, int], OnStep]
+"""Called for each window with the given sites (L,), how many sites are text, and the last step; makes its chain's `on_step`."""
+
+
+class Gap(NamedTuple):
+    """One gap as it was filled."""
+
+    text: str
+    tokens: list[int]
+    pieces: list[str]
+    """The text of each token; "�" where it is a part of a character."""
+    probabilities: list[float] | None
+    """P(token | all else of the text in the window) by the model, without temperature, truncation or bans."""
+
+
+class Filled(NamedTuple):
+    """A text with its gaps filled in."""
+
+    text: str
+    gaps: list[Gap]
+
+
+@dataclass(frozen=True)
+class Template:
+    """A text with gaps, as tokens.
+
+    Args:
+        pieces: the given text before, between and after the gaps.
+        tokens: (n,) those of the pieces, 0 in the gaps.
+        gaps: where they are among the tokens.
+        held: for each gap, whether the space before it is left to its first token.
+    """
+
+    pieces: list[str]
+    tokens: Tensor
+    gaps: list[slice]
+    held: list[bool]
+
+    @property
+    def given(self) -> Tensor:
+        """(n,) bool."""
+        given = torch.ones(len(self.tokens), dtype=torch.bool)
+        for gap in self.gaps:
+            given[gap] = False
+        return given
+
+    def rules(self, codec: TextCodec) -> list[Rule]:
+        """What no gap may hold; the sites are those of the text."""
+        first = torch.zeros(len(self.tokens), dtype=torch.bool)
+        first[[gap.start for gap, held in zip(self.gaps, self.held, strict=True) if held]] = True
+        return [(~self.given, only_end(codec)), *([(first, ~begin_with_space(codec))] if any(self.held) else [])]
+
+
+def fill_text(
+    model: "Model",
+    text: str,
+    num: int = 1,
+    seed: int | None = None,
+    probabilities: bool = False,
+    watch: Watch | None = None,
+    **options: Any,
+) -> list[Filled]:
+    """The text with its gaps [[n]] filled in, `num` times. Options as for `Model.sample_tokens`."""
+    codec = require_text_codec(model)
+    template = read_template(text, codec, model.process.length)
+    refuse_own(options, "infill", OURS)
+    generator, schedule = new_generator(seed), _schedule(model, options)
+    L, n = model.process.length, len(template.tokens)
+    if num < 0:
+        raise ValueError(f"cannot make {num} fills; ask for a whole number, 0 or more")
+    x, given = template.tokens.repeat(num, 1), template.given
+    likely = torch.zeros(x.shape, dtype=torch.float64)
+    for start, gaps in windows(n, L, template.gaps):
+        here = slice(start, start + L)
+        missing = L - len(given[here])  # sites of the window beyond the text
+        fixed = F.pad(given[here], (0, missing))
+        rules = [(F.pad(sites[here], (0, missing)), barred) for sites, barred in template.rules(codec)]
+        wanted = torch.zeros(L, dtype=torch.bool)
+        for gap in gaps:
+            wanted[gap.start - start : gap.stop - start] = True
+        stop = schedule.settled(wanted)
+        if watch is not None:
+            options["on_step"] = watch(fixed, L - missing, stop)
+        clamp = fixed, F.pad(x[:, here], (0, missing))
+        filled = model.run(num, generator, rules, clamp=clamp, stop=stop, **options).cpu()
+        if probabilities:
+            law = site_probabilities(model, filled, fixed | wanted, wanted.nonzero().flatten().tolist())
+            likely[:, torch.cat([torch.arange(gap.start, gap.stop) for gap in gaps])] = law
+        for gap in gaps:
+            x[:, gap] = filled[:, gap.start - start : gap.stop - start]
+            given[gap] = True
+    return [join(template, codec, row, law if probabilities else None) for row, law in zip(x, likely, strict=True)]
+
+
+def fill_tokens(
+    model: "Model", tokens: Tensor, mask: Tensor, num: int | None = None, seed: int | None = None, **options: Any
+) -> Tensor:
+    """Tokens (rows, n) or (n,) with those where the mask is true drawn anew, n ≤ L; `num` adds an axis of fills in front."""
+    L = model.process.length
+    tokens, mask = torch.as_tensor(tokens), torch.as_tensor(mask)
+    if tokens.is_floating_point() or tokens.dtype == torch.bool or mask.dtype != torch.bool:
+        raise ValueError("infilling tokens takes whole numbers and a mask of booleans, true where they are filled in")
+    if tokens.dim() not in (1, 2) or not 0 < tokens.shape[-1] <= L or not len(tokens):
+        raise ValueError(f"this model takes rows of at most {L} tokens, not an array of shape {tuple(tokens.shape)}")
+    if mask.shape not in (tokens.shape, tokens.shape[-1:]):
+        raise ValueError(f"the mask has shape {tuple(mask.shape)}, the tokens {tuple(tokens.shape)}; they must agree")
+    if not bool(mask.any()):
+        raise ValueError("the mask is nowhere true, so there is nothing to fill in")
+    refuse_own(options, "infill", OURS)
+    rows, fills = tokens.reshape(-1, tokens.shape[-1]).long(), 1 if num is None else num
+    missing = L - rows.shape[-1]
+    given = F.pad(~mask.expand(tokens.shape).reshape(rows.shape), (0, missing))
+    clamp = given.repeat(fills, 1), F.pad(rows, (0, missing)).repeat(fills, 1)
+    wanted = ~given.all(0) & (torch.arange(L) < rows.shape[-1])
+    stop = _schedule(model, options).settled(wanted)
+    filled = model.run(fills * len(rows), new_generator(seed), clamp=clamp, stop=stop, **options).cpu()
+    return filled[:, : rows.shape[-1]].reshape(tokens.shape if num is None else (num, *tokens.shape))
+
+
+def vary_text(
+    model: "Model",
+    text: str,
+    t: int,
+    num: int = 1,
+    seed: int | None = None,
+    sweeps: int | None = None,
+    block: int | None = None,
+    order: str | None = None,
+    **options: Any,
+) -> list[str]:
+    """`num` variations of a text: it is noised as far as step t of the schedule, and the chain runs back from there.
+
+    A text shorter than L is first given a continuation by the chain, which is noised with it and dropped in the end.
+    """
+    codec = require_text_codec(model)
+    refuse_own(options, "vary", OURS)
+    tokens = torch.tensor(codec.encode(text), dtype=torch.int64)
+    L, n = model.process.length, len(tokens)
+    if not n:
+        raise ValueError("the text is empty; give one to vary")
+    if n > L:
+        raise ValueError(f"the text has {n} tokens, more than this model's {L}; vary a shorter piece of it")
+    if num < 0:
+        raise ValueError(f"cannot make {num} variations; ask for a whole number, 0 or more")
+    generator, schedule = new_generator(seed), model.schedule(sweeps, block, order)
+    times = model.process.check_times(t, num, schedule.steps)
+    x = tokens.repeat(num, 1).to(model.device)
+    if n < L:
+        site = torch.arange(L)
+        unseen = {name: value for name, value in options.items() if name != "on_step"}
+        clamp = site < n, F.pad(tokens, (0, L - n))
+        x = model.run(num, generator, (), sweeps, block, order, clamp=clamp, **unseen)
+    alive = uniform(x.shape, generator, x.device) < schedule.survival(times)
+    noise = model.process.noise
+    labels = (model.sampling | options).get("labels", False)
+    x = torch.where(alive, x, noise.mask if labels else noise.sample(x.shape, generator))
+    x = model.run(None, generator, [(torch.arange(L) < n, only_end(codec))], sweeps, block, order, start=(x, t), **options)
+    return [codec.decode(row[:n]) for row in x.tolist()]
+
+
+def read_template(text: str, codec: TextCodec, length: int) -> Template:
+    """The pieces and gaps of a text, as tokens; no gap may be longer than `length`."""
+    pieces, sizes = split_gaps(text)
+    if max(sizes) > length:
+        raise ValueError(f"a gap of {max(sizes)} tokens is longer than this model's {length}; ask for at most {length}")
+    bodies, held = list(pieces), []
+    for k, piece in enumerate(pieces[:-1]):
+        joins = piece.endswith(" ") and joins_spaces(codec)
+        bodies[k] = piece[:-1] if joins else piece
+        # A tokenizer may also drop the whitespace at the end of a piece; then the gap's first token stands for it.
+        held.append(joins or (piece[-1:].isspace() and not codec.decode(codec.encode(piece))[-1:].isspace()))
+    tokens: list[int] = []
+    gaps = []
+    for ids, size in zip(codec.encode_batch(bodies), [*sizes, 0], strict=True):
+        gaps.append(slice(len(tokens) + len(ids), len(tokens) + len(ids) + size))
+        tokens += [*ids, *[0] * size]
+    return Template(pieces, torch.tensor(tokens, dtype=torch.int64), gaps[:-1], held)
+
+
+def split_gaps(text: str) -> tuple[list[str], list[int]]:
+    r"""The given pieces, one more than there are gaps, and the sizes of the gaps. A plain [[ is written \[[.
+
+    Gaps with nothing between them are one gap.
+    """
+    if not text:
+        raise ValueError("the text is empty; write some, with [[12]] where 12 tokens are missing")
+    pieces, last = [""], 0
+    sizes: list[int] = []
+    for found in GAP.finditer(text):
+        pieces[-1] += text[last : found.start()]
+        last = found.end()
+        if found[0] == "\\[[":
+            pieces[-1] += "[["
+        elif found[1] is None:
+            around = text[found.start() : found.start() + 12]
+            raise ValueError(rf"{around!r} is no gap; write [[12]] where 12 tokens are missing, and \[[ for a plain [[")
+        elif int(found[1]) == 0:
+            raise ValueError("a gap has at least one token; write [[1]] or more, not [[0]]")
+        elif sizes and not pieces[-1]:
+            sizes[-1] += int(found[1])
+        else:
+            sizes.append(int(found[1]))
+            pieces.append("")
+    pieces[-1] += text[last:]
+    if not sizes:
+        raise ValueError("the text has no gap; write [[12]] where 12 tokens are missing")
+    return pieces, sizes
+
+
+def windows(n: int, length: int, gaps: Sequence[slice]) -> list[tuple[int, list[slice]]]:
+    """Where each window of L tokens starts, and the gaps that are filled through it."""
+    if n <= length:
+        return [(0, list(gaps))]
+    return [(min(max((gap.start + gap.stop - length) // 2, 0), n - length), [gap]) for gap in gaps]
+
+
+def join(template: Template, codec: TextCodec, row: Tensor, likely: Tensor | None) -> Filled:
+    """The given pieces, with what the gaps' tokens say in their context between them."""
+    ids: list[int] = row.tolist()
+    text, gaps = template.pieces[0], []
+    for k, gap in enumerate(template.gaps):
+        since = max(0, gap.start - CONTEXT)
+        said = [codec.decode(ids[since:stop]) for stop in range(gap.start, min(gap.stop + 2, len(ids) + 1))]
+        parts = [_beyond(now, before, codec, [token]) for before, now, token in zip(said, said[1:], ids[gap], strict=False)]
+        before, through, after = said[0], said[gap.stop - gap.start], said[-1]
+        fill = _beyond(through, before, codec, ids[gap])
+        if template.held[k]:
+            fill = fill.removeprefix(" ")
+        given = template.pieces[k + 1]
+        if after.removeprefix(through)[:1] == " " and given and not given[0].isspace():
+            fill += " "  # the tokenizer says a space where the given piece has none
+        gaps.append(Gap(fill, ids[gap], parts, None if likely is None else likely[gap].tolist()))
+        text += fill + given
+    return Filled(text, gaps)
+
+
+def _beyond(text: str, before: str, codec: TextCodec, ids: list[int]) -> str:
+    """What the tokens add to the text before them; what they say alone where they change it."""
+    return text.removeprefix(before) if text.startswith(before) else codec.decode(ids)
+
+
+@torch.no_grad()
+def site_probabilities(model: "Model", x: Tensor, text: Tensor, sites: Sequence[int]) -> Tensor:
+    """(rows, sites) P(x_site | every other site of the text), one network call for each; text (L,) bool says which are."""
+    schedule, conditional = model.process.schedule, model.conditional_for(model.process, gaps=True)
+    knows = conditional.step_law if isinstance(conditional, StepLaw) else conditional
+    rank = schedule.order.argsort()  # the step of each site's first visit
+    row, site = (
+        part.flatten().to(model.device) for part in torch.meshgrid(torch.arange(len(x)), torch.tensor(sites), indexing="ij")
+    )
+    found = []
+    with model.evaluating():
+        for part in range(0, len(row), ASKED):
+            r, s = row[part : part + ASKED], site[part : part + ASKED, None]
+            state = x.to(model.device)[r]
+            clean = text.to(state.device).double().expand(state.shape)
+            law = knows(state, rank[s[:, 0]], clean, s).double().softmax(-1)[:, 0]
+            found.append(law.gather(1, state.gather(1, s)).squeeze(1).cpu())
+    return torch.cat([torch.zeros(0, dtype=torch.float64), *found]).view(len(x), len(sites))
+
+
+def token_texts(codec: TextCodec) -> tuple[str, ...]:
+    """The text of each token, as it stands after a word."""
+    if codec not in _TEXTS:
+        before = codec.encode("a") if isinstance(codec, TokenizerCodec) else []
+        word = codec.decode(before)
+        _TEXTS[codec] = tuple(codec.decode([*before, token]).removeprefix(word) for token in range(codec.vocab))
+    return _TEXTS[codec]
+
+
+def joins_spaces(codec: TextCodec) -> bool:
+    """Whether some token is a space with something after it."""
+    return any(text.startswith(" ") and text.strip() for text in token_texts(codec))
+
+
+def begin_with_space(codec: TextCodec) -> Tensor:
+    """(V,) bool, those tokens that do."""
+    return torch.tensor([text.startswith(" ") for text in token_texts(codec)])
+
+
+def only_end(codec: TextCodec) -> Tensor:
+    """(V,) bool, the end-of-text token."""
+    return torch.arange(codec.vocab) == codec.end
+
+
+def require_text_codec(model: "Model") -> TextCodec:
+    """The model's text codec; refused where it has none."""
+    codec = model.text_codec
+    if codec is None:
+        raise ValueError("this model has no text codec; give it images or tokens instead")
+    return codec
+
+
+def _schedule(model: "Model", options: dict[str, Any]) -> Schedule:
+    return model.schedule(options.get("sweeps"), options.get("block"), options.get("order"))
+
+
+def refuse_own(options: dict[str, Any], what: str, names: Sequence[str]) -> None:
+    """Some options of `run_chain` are set here."""
+    for name in names:
+        if name in options:
+            raise ValueError(f"{what} sets the chain's {name} itself; run_chain takes one of your own")
+
+
+def new_generator(seed: int | None) -> torch.Generator | None:
+    """None for fresh randomness."""
+    return None if seed is None else torch.Generator().manual_seed(seed)

@@ -1,0 +1,93 @@
+"""How likely a model finds given tokens: both bounds of `evaluate.bounds`, per token and per character.
+
+A text is cut into windows of L tokens that do not overlap, and its last window may be shorter: the rest of that row is noise
+from the first step to the last, so nothing is dropped and nothing is made up.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from glauber.codec import TextCodec
+from glauber.conditional import Reader
+from glauber.evaluate.bounds import row_bounds
+from glauber.infill import new_generator
+from glauber.process import Process
+
+if TYPE_CHECKING:
+    from glauber.model import Model
+
+
+class Windows(NamedTuple):
+    """Rows to score."""
+
+    tokens: Tensor  # (N, L) int64
+    known: Tensor | None = None  # (N, L) bool, the sites that hold a token; all of them if None
+    characters: Tensor | None = None  # (N,) how many characters each row decodes to
+
+
+def cut(streams: Iterable[Sequence[int]], codec: TextCodec, length: int) -> Windows:
+    """Each stream of tokens in windows of L, the last of which may be shorter."""
+    rows = [list(stream[start : start + length]) for stream in streams for start in range(0, len(stream), length)]
+    if not rows:
+        raise ValueError("there is nothing to score; give a text that is not empty")
+    sizes = torch.tensor([len(row) for row in rows])
+    tokens = torch.tensor([row + [0] * (length - len(row)) for row in rows], dtype=torch.int64)
+    return Windows(tokens, torch.arange(length) < sizes[:, None], characters(rows, codec))
+
+
+def characters(rows: Iterable[Sequence[int]], codec: TextCodec) -> Tensor:
+    """(N,) how many characters each row decodes to."""
+    return torch.tensor([len(codec.decode(row)) for row in rows])
+
+
+def score_windows(
+    model: "Model",
+    windows: Windows,
+    kernels: Sequence[str],
+    draws: int = 8,
+    seed: int | None = 0,
+    sweeps: int | None = None,
+    block: int | None = None,
+    order: str | None = None,
+    progress: bool = False,
+) -> dict[str, dict[str, Any]]:
+    """For each kernel, the upper bound in bits per token and per character, with standard errors, and what it cost.
+
+    The kernels share their network calls.
+    """
+    if model.objective == "masked":
+        raise ValueError(
+            "Gibbs sampling never becomes noise, so a masked language model has no bound; judge its samples instead"
+        )
+    process = Process(model.schedule(sweeps, block, order), model.process.noise)
+    x0, known = windows.tokens.to(model.device), windows.known
+    known = None if known is None else known.to(model.device)
+    conditional = model.conditional_for(process)
+    draws = 1 if isinstance(conditional, Reader) else draws  # it needs no more
+    with model.evaluating():
+        rows = row_bounds(conditional, process, x0, kernels, draws, new_generator(seed), known, progress)
+    size = torch.full((len(x0),), x0.shape[1]) if known is None else known.sum(1).cpu()
+    return {name: _figures(name, nats.cpu(), size, windows.characters, draws) for name, nats in zip(kernels, rows, strict=True)}
+
+
+def _figures(kernel: str, nats: Tensor, tokens: Tensor, characters: Tensor | None, draws: int) -> dict[str, Any]:
+    per_token, error = ratio(nats / math.log(2), tokens.double())
+    figures: dict[str, Any] = {"bits_per_token": per_token, "standard_error": error}
+    if characters is not None and int(characters.sum()):
+        per_character, error = ratio(nats / math.log(2), characters.double())
+        figures |= {"bits_per_character": per_character, "standard_error_per_character": error}
+        figures["characters"] = int(characters.sum())
+    return figures | {"tokens": int(tokens.sum()), "rows": len(nats), "kernel": kernel, "calls": draws * len(nats)}
+
+
+def ratio(bits: Tensor, size: Tensor) -> tuple[float, float]:
+    """Σ bits / Σ size over the rows, and its standard error; that of the mean where all rows have the same size."""
+    value = bits.sum() / size.sum()
+    if len(bits) < 2:
+        return value.item(), float("nan")
+    spread = ((bits - value * size) ** 2).sum() * len(bits) / (len(bits) - 1)
+    return value.item(), (spread.sqrt() / size.sum()).item()

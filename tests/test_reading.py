@@ -1,0 +1,803 @@
+"""Networks that read: one pass answers for a whole sweep in reading order, whose chain is autoregressive generation.
+
+The same weights look both ways when asked to.
+"""
+
+import hashlib
+import json
+import math
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from driving import driver_step
+from enumeration import KERNELS, World, chi_square, index, random_law
+from torch import Tensor
+
+import glauber
+from glauber import Model, NoiseLaw, Oracle, Process, Schedule, Transformer, TransformerConfig, bound, dense, run_chain
+from glauber.codec import CharCodec
+from glauber.conditional import Cache, Denoiser, Reader, conditional_of
+from glauber.data import open_shards, prepare
+from glauber.evaluate import bounds
+from glauber.objective import cross_entropy, masked, reading
+from glauber.objective.masked import MASKED
+from glauber.process.draws import Keyed, digest
+from glauber.train import Trainer, TrainSpec, recipe, train
+from glauber.train.loop import InMemory
+from glauber.train.settings import apply_settings, parse_settings
+
+FALSE_ALARM = 1e-6
+V, L = 3, 4
+PI = np.array([0.2, 0.5, 0.3])
+PROCESS = Process(Schedule.round_robin(L, L, keep=0.0, order="right"), NoiseLaw(torch.from_numpy(PI)))
+WORLD = World(random_law(V**L, 3, 0.5), PI, [3, 2, 1, 0], [0.0] * L)
+STATES = torch.from_numpy(WORLD.states)
+
+
+def network(vocab: int = V, length: int = L, seed: int = 0, **shape: object) -> Transformer:
+    """One that reads, in float64, with every parameter random."""
+    settings = {"width": 16, "layers": 2, "heads": 2, "cond": 8, "reads": True} | shape
+    net = Transformer(TransformerConfig(vocab, length, **settings)).double()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in net.named_parameters():
+            noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+            parameter.copy_(1 + 0.2 * noise if "norm" in name else 0.3 * noise)
+    return net.eval()
+
+
+def clean(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What the network is told of clean rows."""
+    return x, torch.zeros(len(x), dtype=torch.int64), torch.ones(x.shape, dtype=torch.float64)
+
+
+def rows(number: int, vocab: int = V, length: int = L, seed: int = 0) -> Tensor:
+    return torch.randint(vocab, (number, length), generator=torch.Generator().manual_seed(seed))
+
+
+def slots(net: Transformer, x: Tensor) -> Tensor:
+    """The rows behind the first slot."""
+    return F.pad(x, (1, 0), value=net.begin)
+
+
+def log_law(net: Transformer) -> Tensor:
+    """(N,) log of the product of the network's conditionals, for every state."""
+    with torch.no_grad():
+        law = net(*clean(STATES), reading=len(STATES)).log_softmax(-1)
+    return law.gather(-1, STATES[..., None]).squeeze(-1).sum(1)
+
+
+# ---- the network
+
+
+@torch.no_grad()
+def test_an_answer_of_a_row_that_is_read_depends_on_the_sites_before_it_and_on_no_other():
+    net, x = network(5, 9), rows(4, 5, 9)
+    answer = net(*clean(x), reading=4)
+    for j in range(9):
+        other = x.clone()
+        other[:, j] = (x[:, j] + 1) % 5
+        moved = (net(*clean(other), reading=4) - answer).abs().amax(-1)  # (4, 9)
+        assert (moved[:, : j + 1] == 0).all()
+        assert (moved[:, j + 1 :] > 1e-6).all()
+
+
+@torch.no_grad()
+def test_rows_that_are_read_and_rows_that_are_not_get_in_one_call_what_they_get_in_two():
+    net, x = network(5, 9), rows(6, 5, 9)
+    x[4, 2], t = net.mask, torch.zeros(6, dtype=torch.int64)
+    survival = torch.ones(6, 9, dtype=torch.float64)
+    survival[3:] = torch.rand(3, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    mixed = net(x, t, survival, reading=3)
+    torch.testing.assert_close(mixed[:3], net(x[:3], t[:3], survival[:3], reading=3), rtol=0, atol=1e-12)
+    torch.testing.assert_close(mixed[3:], net(x[3:], t[3:], survival[3:]), rtol=0, atol=1e-12)
+    assert (mixed[:3] - net(x[:3], t[:3], survival[:3])).abs().amax((1, 2)).min() > 1e-3  # read or not is a difference
+
+
+@torch.no_grad()
+def test_the_same_weights_look_both_ways_and_never_at_the_asked_site():
+    net, x, site = network(5, 9), rows(4, 5, 9), torch.full((4, 1), 4)
+    answer = Denoiser(net)(*clean(x), site)
+    for j in range(9):
+        other = x.clone()
+        other[:, j] = (x[:, j] + 1) % 5
+        moved = (Denoiser(net)(*clean(other), site) - answer).abs().amax((1, 2))
+        assert ((moved > 1e-6) == (j != 4)).all()
+
+
+@pytest.mark.parametrize("first", range(1, 10))
+@torch.no_grad()
+def test_reading_on_says_what_reading_at_once_says(first):
+    """A piece of any length, then slot by slot; the last slot has no site to answer for."""
+    net, x = network(5, 9), rows(4, 5, 9)
+    cache, whole = Cache(net, 4), net(*clean(x), reading=4)
+    for stop in range(first, 10):
+        answer = net.read(slots(net, x)[:, stop - 1 if cache.filled else 0 : stop], cache)
+        assert cache.filled == stop
+        torch.testing.assert_close(answer, whole[:, stop - 1], rtol=0, atol=1e-12)
+
+
+def test_what_cannot_be_read_is_refused():
+    net, x = network(), rows(2)
+    cache = Cache(net, 2)
+    net.read(slots(net, x)[:, :1], cache)
+    with pytest.raises(ValueError, match="one slot at a time"):
+        net.read(slots(net, x)[:, 1:3], cache)
+    plain = network(reads=False)
+    for ask in (lambda: plain(*clean(x), reading=2), lambda: plain.read(x, Cache(plain, 2))):
+        with pytest.raises(ValueError, match=r"set network\.reads=true"):
+            ask()
+    for wrong in ({"conditioning": "time"}, {"grid": (2, 2), "width": 16}, {"absolute": True}):
+        with pytest.raises(ValueError, match="a network that reads is for sequences"):
+            network(**wrong)
+
+
+# ---- the reader
+
+
+class Counting:
+    """A network that remembers how many slots each `read` went over."""
+
+    def __init__(self, net: Transformer):
+        self.net, self.config, self.embed, self.begin = net, net.config, net.embed, net.begin
+        self.read_slots: list[int] = []
+
+    def read(self, x: Tensor, cache: Cache) -> Tensor:
+        self.read_slots.append(x.shape[1])
+        return self.net.read(x, cache)
+
+
+@torch.no_grad()
+def test_a_reader_goes_on_where_the_beginning_is_the_same_and_starts_anew_where_it_is_not():
+    net, x = network(5, 9), rows(3, 5, 9)
+    counting = Counting(net)
+    reader = Reader(counting)
+
+    def ask(x: Tensor, site: int) -> list[int]:
+        """The slots gone over; the answer must be right."""
+        counting.read_slots.clear()
+        expected = net(*clean(x), reading=len(x)).log_softmax(-1)[:, site]
+        answer = reader(*clean(x), torch.full((len(x), 1), site))
+        torch.testing.assert_close(answer[:, 0], expected, rtol=0, atol=1e-12)
+        return counting.read_slots
+
+    assert ask(x, 0) == [1]
+    assert ask(x, 1) == [1]
+    assert ask(x, 4) == [1, 1, 1]  # goes on by three
+    assert ask(x, 4) == [5]  # asked again
+    later = x.clone()
+    later[:, 4:] = (x[:, 4:] + 1) % 5
+    assert ask(later, 5) == [1]  # what stood at the asked site and after it was not read
+    assert ask(x, 6) == [7]  # but now it has been
+    assert ask(x, 2) == [3]  # back
+    assert ask(x[:2], 3) == [4]  # other rows
+    assert ask(x.flip(0), 3) == [4]
+
+
+def test_a_reader_refuses_several_sites_and_rows_that_ask_about_different_ones():
+    x = rows(2)
+    for sites in ([[0, 1], [0, 1]], [[0], [1]]):
+        with pytest.raises(ValueError, match="all rows together; use block 1"):
+            Reader(network())(*clean(x), torch.tensor(sites))
+
+
+def test_only_a_sweep_from_the_last_site_to_the_first_that_noises_all_is_reading():
+    assert PROCESS.schedule.reading
+    assert PROCESS.to("cpu").schedule.reading
+    others = [{"order": "left"}, {"keep": 0.1}, {"steps": 2 * L}, {"block": 2}, {"steps": L - 1}, {"order": [3, 2, 0, 1]}]
+    for change in others:
+        assert not Schedule.round_robin(**{"length": L, "steps": L, "keep": 0.0, "order": "right"} | change).reading
+    assert Schedule.round_robin(L, L, keep="linear", order="right").reading
+
+
+def test_a_network_trained_both_ways_reads_on_the_schedule_of_reading_alone():
+    other = Process(Schedule.round_robin(L, L, keep=0.0), PROCESS.noise)
+    assert isinstance(conditional_of("dense", network(), PROCESS), Reader)
+    assert isinstance(conditional_of("reading", network(), PROCESS), Reader)
+    assert isinstance(conditional_of("dense", network(), other), Denoiser)
+    assert isinstance(conditional_of("dense", network(reads=False), PROCESS), Denoiser)
+    assert isinstance(conditional_of("masked", network(), PROCESS), Denoiser)
+
+
+# ---- the chain and its bound, enumerated
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_the_chain_of_a_reader_draws_from_the_product_of_the_networks_conditionals(kernel):
+    """The real run_chain, its two uniforms integrated exactly; the product by one pass over every state."""
+    net = network()
+    with torch.no_grad():
+        conditionals = net(*clean(STATES), reading=len(STATES)).softmax(-1).numpy()
+    law = WORLD.noise
+    for t in reversed(range(L)):
+        site = WORLD.sites[t]
+        law = law @ driver_step(WORLD, PROCESS, Reader(net), t, kernel, clean=[conditionals[:, site]], support=law > 0)
+    np.testing.assert_allclose(law, log_law(net).exp().numpy(), rtol=0, atol=1e-9)
+
+
+def test_samples_of_a_reader_follow_that_law_and_cost_one_pass():
+    net = network()
+    counting = Counting(net)
+    x = run_chain(Reader(counting), PROCESS, 4000, generator=torch.Generator().manual_seed(0))
+    assert counting.read_slots == [1] * L
+    counts = np.bincount(index(x.numpy(), V), minlength=V**L)
+    assert chi_square(counts, log_law(net).exp().numpy()) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_the_bound_of_a_reader_is_the_likelihood_of_every_row_and_sums_to_one(kernel, monkeypatch):
+    monkeypatch.setattr(bounds, "NUMBERS", 5 * L * V)  # a few rows at a time
+    net, sizes = network(), []
+    net.register_forward_pre_hook(lambda module, inputs: sizes.append(len(inputs[0])))
+    found = bounds.row_bounds(Reader(net), PROCESS, STATES, (kernel,))[0]
+    assert (max(sizes), sum(sizes)) == (5, len(STATES))
+    torch.testing.assert_close(found, -log_law(net), rtol=0, atol=1e-12)
+    assert (-found).exp().sum().item() == pytest.approx(1, abs=1e-12)
+    result = bound(Reader(net), PROCESS, STATES[5:7], kernel)
+    assert (result.mean, result.calls, result.kernel) == (pytest.approx(found[5:7].mean().item()), 2, kernel)
+
+
+class Plain:
+    """The same answers from a conditional that is no Reader: a pass over the row for each site."""
+
+    def __init__(self, net: Transformer):
+        self.net = net
+
+    def __call__(self, x: Tensor, t: Tensor, survival: Tensor, sites: Tensor) -> Tensor:
+        law = self.net(*clean(x), reading=len(x)).log_softmax(-1)
+        return law.gather(1, sites[..., None].expand(-1, -1, V))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_the_bound_of_a_reader_is_the_one_that_goes_through_every_step(kernel):
+    """With as many draws as steps each row visits each step once."""
+    net = network()
+    every_step = bounds.row_bounds(Plain(net), PROCESS, STATES, (kernel,), L, torch.Generator().manual_seed(0))[0]
+    torch.testing.assert_close(bounds.row_bounds(Reader(net), PROCESS, STATES, (kernel,))[0], every_step, rtol=0, atol=1e-10)
+
+
+def test_the_bound_of_a_short_row_is_the_likelihood_of_its_beginning():
+    """P(x_0 .. x_{n-1}), by summing over all that may follow."""
+    net, n = network(), 2
+    known = (torch.arange(L) < n).expand(len(STATES), -1)
+    found = bounds.row_bounds(Reader(net), PROCESS, STATES, known=known)[0]
+    begun = torch.from_numpy(index(STATES[:, :n].numpy(), V))
+    marginal = torch.zeros(V**n, dtype=torch.float64).index_add(0, begun, log_law(net).exp())
+    torch.testing.assert_close((-found).exp(), marginal[begun], rtol=0, atol=1e-12)
+
+
+def test_a_reader_has_no_bound_for_another_schedule():
+    other = Process(Schedule.round_robin(L, L, keep=0.0), PROCESS.noise)
+    with pytest.raises(ValueError, match="this model only reads"):
+        bound(Reader(network()), other, STATES)
+
+
+# ---- the losses
+
+
+def gradients(net: Transformer, loss: Tensor) -> list[Tensor]:
+    return list(torch.autograd.grad(loss, list(net.parameters())))
+
+
+def by_formula(net: Transformer, x: Tensor) -> Tensor:
+    """(B, L, V) the logits of rows that are read: attention to the left by explicit weights, turns as complex numbers."""
+    x = slots(net, x)
+    added, c = net.condition(torch.ones(x.shape, dtype=torch.float64))
+    h, (B, n), heads = net.embed(x) + added, x.shape, net.config.heads
+    d = net.config.width // heads
+    angle = torch.arange(n)[:, None].double() * 10_000.0 ** (-torch.arange(0, d, 2).double() / d)
+    turn = torch.polar(torch.ones_like(angle), angle)[:, None]
+    for block in net.blocks:
+        shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = block.modulation(c)[:, None].chunk(6, dim=-1)
+        a = block.norm_attention(h) * (1 + scale_a) + shift_a
+        q, k, v = (a @ block.qkv.weight.T).view(B, n, 3, heads, d).unbind(2)
+        q, k = (torch.complex(*part.chunk(2, dim=-1)) * turn for part in (q, k))
+        score = torch.einsum("bihd,bjhd->bhij", q, k.conj()).real / math.sqrt(d)
+        weight = score.masked_fill(torch.arange(n) > torch.arange(n)[:, None], -torch.inf).softmax(-1)
+        h = h + gate_a * (torch.einsum("bhij,bjhd->bihd", weight, v).flatten(2) @ block.out.weight.T)
+        h = h + gate_m * block.mlp(block.norm_mlp(h) * (1 + scale_m) + shift_m)
+    shift, scale = net.final_modulation(c)[:, None].chunk(2, dim=-1)
+    return net.head(net.final_norm(h) * (1 + scale) + shift)[:, :-1]
+
+
+@pytest.mark.parametrize("table", [1, 20, 10**6])
+def test_the_reading_loss_and_its_gradients_are_those_of_the_formula(table, monkeypatch):
+    """The mean of -log p, chunked (so many logits at a time) and not."""
+    monkeypatch.setattr(cross_entropy, "TABLE", table)
+    net, x = network(), rows(5)
+    by_hand = -by_formula(net, x).log_softmax(-1).gather(-1, x[..., None]).mean()
+    expected = gradients(net, by_hand)
+    assert by_hand.item() == pytest.approx(bound(Reader(net), PROCESS, x).mean / L, abs=1e-6)
+    for chunked in (False, True):
+        loss = reading(net, PROCESS, x, chunked)
+        assert loss.item() == pytest.approx(by_hand.item(), abs=1e-6)
+        for one, other in zip(gradients(net, loss), expected, strict=True):
+            torch.testing.assert_close(one, other, rtol=0, atol=1e-6)  # the tables of turns are float32
+
+
+class Tabular:
+    """A network that looks up its logits by what it may see: reading what stands before the site, else all but it.
+
+    Args:
+        logits: (L, (V + 1)^L, V), by site and by what it sees, masks included.
+    """
+
+    def __init__(self, logits: Tensor):
+        self.logits = logits
+
+    def __call__(self, x: Tensor, t: Tensor, survival: Tensor, reading: int = 0) -> Tensor:
+        answers = []
+        for j in range(L):
+            shown = x.clone()
+            shown[:, j : L if reading else j + 1] = V
+            answers.append(self.logits[j, torch.from_numpy(index(shown.numpy(), V + 1))])
+        return torch.stack(answers, dim=1)
+
+
+def at_and_away(logits: Tensor, expected_loss) -> tuple[float, float]:
+    """The greatest entry of the gradient of the expected loss at the given logits, and a random step away from them."""
+    noise = torch.randn(logits.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    found = []
+    for theta in (logits.clone(), logits + 0.3 * noise):
+        theta.requires_grad_()
+        found.append(torch.autograd.grad(expected_loss(theta), theta)[0].abs().max().item())
+    return found[0], found[1]
+
+
+def test_the_reading_loss_has_zero_expected_gradient_at_the_true_conditionals_and_its_chain_is_then_the_data():
+    table = torch.from_numpy(WORLD.table).view((V,) * L)
+    logits = torch.zeros(L, (V + 1) ** L, V, dtype=torch.float64)
+    for j in range(L):
+        begun = table.sum(dim=tuple(range(j + 1, L))) if j < L - 1 else table  # P(x_0 .. x_j)
+        prefix = F.pad(STATES[:, :j], (0, L - j), value=V)
+        logits[j, torch.from_numpy(index(prefix.numpy(), V + 1))] = begun[tuple(STATES[:, i] for i in range(j))].log()
+
+    def expected_loss(theta: Tensor) -> Tensor:
+        losses = [reading(Tabular(theta), PROCESS, state[None]) for state in STATES]
+        return torch.from_numpy(WORLD.table) @ torch.stack(losses)
+
+    at, away = at_and_away(logits, expected_loss)
+    assert at < 1e-12
+    assert away > 1e-3
+    nats = torch.stack([reading(Tabular(logits), PROCESS, state[None]) * L for state in STATES])
+    np.testing.assert_allclose((-nats).exp().numpy(), WORLD.table, rtol=0, atol=1e-12)
+
+
+class Given(Keyed):
+    """Uniforms that are told."""
+
+    def __init__(self, u: Tensor):
+        super().__init__((0,), torch.arange(len(u)), len(u))
+        self.told = u
+
+    def uniform(self, shape) -> Tensor:
+        assert tuple(shape) == tuple(self.told.shape)
+        return self.told
+
+
+def test_the_masked_loss_has_zero_expected_gradient_at_the_clean_conditional_and_no_other_labels():
+    """Over every clean row and every set of masks, with free logits for every context and site."""
+    oracle = Oracle(torch.from_numpy(WORLD.table).view((V,) * L), PROCESS.noise)
+    hidden = torch.from_numpy(World(np.ones(2**L) / 2**L, [0.5, 0.5], [0], [0.5]).states).bool()  # (16, L)
+    chance = (MASKED ** hidden.sum(1)) * (1 - MASKED) ** (~hidden).sum(1)
+    shown = torch.where(hidden[:, None], V, STATES).flatten(0, 1)  # (16 · 81, L)
+    logits = torch.zeros(L, (V + 1) ** L, V, dtype=torch.float64)
+    for j in range(L):
+        context = shown.clone()
+        context[:, j] = V
+        x, t, ones = clean(context)
+        answer = oracle(x, t, torch.where(x == V, 0.0, ones), torch.full((len(x), 1), j))
+        logits[j, torch.from_numpy(index(context.numpy(), V + 1))] = answer[:, 0]
+    weight = torch.from_numpy(WORLD.table)
+
+    def expected_loss(theta: Tensor) -> Tensor:
+        total = torch.zeros((), dtype=torch.float64)
+        for pattern, share in zip(hidden, chance, strict=True):
+            u = torch.where(pattern, 0.5 * MASKED, 0.5 * (1 + MASKED)).double()
+            losses = [masked(Tabular(theta), PROCESS, state[None], generator=Given(u[None])) for state in STATES]
+            total = total + share * (weight @ torch.stack(losses))
+        return total
+
+    at, away = at_and_away(logits, expected_loss)
+    assert at < 1e-12
+    assert away > 1e-4
+
+
+def test_the_masked_loss_hides_15_percent_of_the_sites_and_counts_those_alone():
+    seen: list[Tensor] = []
+    logits = torch.randn(4000, 50, V, dtype=torch.float64, generator=torch.Generator().manual_seed(1), requires_grad=True)
+
+    def net(x: Tensor, t: Tensor, survival: Tensor) -> Tensor:
+        seen.extend((x, survival))
+        return logits
+
+    process, x0 = Process(Schedule.round_robin(50, 50), PROCESS.noise), rows(4000, V, 50)
+    loss = masked(net, process, x0, generator=torch.Generator().manual_seed(0))
+    x, survival = seen
+    hidden = x == V
+    assert torch.equal(torch.where(hidden, V, x0), x)
+    assert torch.equal(survival == 1, ~hidden)
+    deviation = math.sqrt(0.15 * 0.85 / x.numel())
+    assert abs(hidden.double().mean().item() - 0.15) < 5 * deviation
+    nats = -logits.log_softmax(-1).gather(-1, x0[..., None]).squeeze(-1)
+    assert loss.item() == pytest.approx((nats * hidden).sum().item() / x.numel())
+    (gradient,) = torch.autograd.grad(loss, logits)
+    assert torch.equal((gradient != 0).any(-1), hidden)
+
+
+def test_the_masked_loss_is_the_same_chunked_or_not():
+    net, x = network(), rows(40)
+    one, other = (masked(net, PROCESS, x, chunked, generator=torch.Generator().manual_seed(0)) for chunked in (False, True))
+    assert one.item() == pytest.approx(other.item(), abs=1e-12)
+
+
+# ---- both in one batch
+
+
+DENSE = Process(Schedule.round_robin(L, 3 * L, keep="linear"), PROCESS.noise)
+
+
+class Recording:
+    """A network that keeps what it is shown."""
+
+    def __init__(self, net: Transformer):
+        self.net, self.shown = net, []
+
+    def __call__(self, *inputs: Tensor, reading: int = 0) -> Tensor:
+        self.shown.append((*inputs, reading))
+        return self.net(*inputs, reading=reading)
+
+
+@pytest.mark.parametrize("every", [2, 4])
+@pytest.mark.parametrize("parts", [[[0, 1, 2, 3], [4, 5, 6, 7]], [[4, 5, 6, 7], [0, 1, 2, 3]]])
+def test_a_batch_of_both_is_the_mean_of_its_parts_and_shows_the_same_rows(every, parts):
+    net, x0 = Recording(network()), rows(8)
+
+    def loss(which: list[int]) -> float:
+        draws = Keyed((3, 7), torch.tensor(which), 8)
+        return dense(net, DENSE, x0[which], labels=0.3, read_every=every, generator=draws).item()
+
+    whole = loss(list(range(8)))
+    assert whole == pytest.approx(sum(map(loss, parts)) / 2, abs=1e-12)
+    (all_x, all_t, all_survival, number), *split = net.shown
+    assert number == 8 // every
+    together = sorted(map(str, torch.cat([all_x, all_t[:, None], all_survival], 1).tolist()))
+    apart = [torch.cat([x, t[:, None], survival], 1) for x, t, survival, _ in split]
+    assert together == sorted(map(str, torch.cat(apart).tolist()))
+
+
+@pytest.mark.parametrize("every", [2, 4])
+def test_a_batch_of_both_is_the_mean_over_all_sites_of_the_losses_of_its_rows(every):
+    """Those read by the network's -log p of the row with holes, the others by their own dense loss."""
+    net, x0 = network(), rows(8)
+    recording = Recording(net)
+    loss = dense(recording, DENSE, x0, read_every=every, generator=Keyed((0, 0), torch.arange(8), 8))
+    ((x, t, survival, number),) = recording.shown
+    read, others = x0[::every], x0.view(-1, every, L)[:, 1:].flatten(0, 1)
+    assert torch.equal(torch.where(x[:number] == V, read, x[:number]), read)
+    nats = -net(x[:number], t[:number], survival[:number], reading=number).log_softmax(-1).gather(-1, read[..., None]).sum()
+    own = Keyed((0, 0), torch.arange(8), 8).without_every(every)
+    rest = dense(net, DENSE, others, generator=own) * others.numel()
+    assert loss.item() == pytest.approx((nats + rest).item() / x0.numel(), abs=1e-12)
+    chunked = dense(net, DENSE, x0, read_every=every, chunked=True, generator=Keyed((0, 0), torch.arange(8), 8))
+    assert chunked.item() == pytest.approx(loss.item(), abs=1e-12)
+
+
+def test_half_of_the_rows_that_are_read_are_whole_and_the_others_have_holes_that_say_so():
+    """Of 2000 rows; 5 standard errors. A row with holes lacks a share of them that is uniform up to 0.6."""
+    long = Process(Schedule.round_robin(40, 40), PROCESS.noise)
+    recording = Recording(lambda x, t, survival, reading: torch.zeros(*x.shape, V))
+    dense(recording, long, rows(4000, V, 40), read_every=2, generator=torch.Generator().manual_seed(0))
+    ((x, _, survival, number),) = recording.shown
+    holes = x[:number] == V
+    assert torch.equal(survival[:number], (~holes).double())
+    share = holes.double().mean(1)
+    # P(no hole) = 1/2 + the chance that a row with a share s of holes has none of them, 1/2 E (1-s)^40.
+    none = 0.5 + 0.5 * (1 - 0.4**41) / (0.6 * 41)
+    assert abs((share == 0).double().mean().item() - none) < 5 * math.sqrt(none * (1 - none) / number)
+    assert abs(share.mean().item() - 0.15) < 5 * 0.2 / math.sqrt(number)
+    assert share.max() < 0.6 + 5 * math.sqrt(0.24 / 40)
+
+
+@pytest.mark.parametrize("every", [2, 4])
+def test_the_times_of_the_rows_that_are_not_read_fall_into_each_stratum_once(every):
+    """Of a schedule whose times are all alike."""
+    count = 24 - 24 // every
+    process = Process(Schedule.round_robin(L, count * L, keep=1.0), PROCESS.noise)
+    recording = Recording(network())
+    dense(recording, process, rows(24), read_every=every, generator=Keyed((1, 2), torch.arange(24), 24))
+    ((_, t, _, number),) = recording.shown
+    assert (t[:number] == 0).all()
+    assert (t[number:] // L).tolist() == list(range(count))
+
+
+@pytest.mark.parametrize(("total", "every"), [(8, 2), (8, 4), (12, 3), (600, 2)])
+def test_rows_that_are_read_and_rows_that_are_not_have_random_numbers_of_their_own(total, every):
+    draws = Keyed((5, 6), torch.arange(total), total)
+    read, others = draws.every(every), draws.without_every(every)
+    assert (len(read.rows), len(others.rows)) == (read.total, others.total) == (total // every, total - total // every)
+    assert sorted(others.rows.tolist()) == list(range(others.total))  # so that the strata of their times are whole
+    numbers = [each.uniform((len(each.rows), 3)).flatten() for each in (read, others)]
+    assert len(torch.cat(numbers).unique()) == 3 * total
+
+
+def test_rows_that_cannot_be_shared_out_are_refused():
+    for every, number in ((2, 7), (3, 8), (1, 8), (-2, 8)):
+        with pytest.raises(ValueError, match="read_every is 0, or a number above 1 that divides"):
+            dense(network(), DENSE, rows(number), read_every=every)
+    with pytest.raises(ValueError, match=r"set network\.reads=true"):
+        dense(network(reads=False), DENSE, rows(8), read_every=2)
+
+
+# ---- random numbers, a second time in whole numbers without a limit
+
+
+def finalised(z: int) -> int:
+    """SplitMix64's finaliser."""
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & (1 << 64) - 1
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & (1 << 64) - 1
+    return z ^ (z >> 31)
+
+
+def hashed(start: int, *numbers: int) -> int:
+    for number in numbers:
+        start = finalised((start + (number + 1) * 0x9E3779B97F4A7C15) % 2**64)
+    return start
+
+
+def test_the_digest_of_a_key_and_the_numbers_under_it_are_those_of_their_formula():
+    for key in [(0, 0), (7, 123456), (2**40, 3), (5,), (1, 2, 3)]:
+        expected = hashed(0, *key)
+        assert digest(key) % 2**64 == expected
+        assert -(2**63) <= digest(key) < 2**63
+        rows = [0, 3, 11]
+        for name in (key, torch.tensor(digest(key))):
+            draws = Keyed(name, torch.tensor(rows), 12)
+            for before in range(3):
+                streams = [hashed(expected, row) + (before + 1) * 0x9E3779B97F4A7C15 for row in rows]
+                bits = [[hashed(finalised(stream % 2**64), place) for place in range(4)] for stream in streams]
+                wanted = torch.tensor([[(number >> 11) / 2**53 for number in row] for row in bits], dtype=torch.float64)
+                assert torch.equal(draws.uniform((3, 2, 2)), wanted.view(3, 2, 2))
+
+
+# ---- training
+
+
+@pytest.mark.parametrize(
+    ("objective", "options"), [("reading", {}), ("masked", {}), ("dense", {"read_every": 2, "labels": 0.3})]
+)
+def test_a_batch_cut_into_parts_trains_the_same_weights(objective, options):
+    spec = TrainSpec(steps=10, batch=16, warmup=2, clip=0.5, **options)
+    nets = [network(seed=1) for _ in range(3)]
+    trainers = [
+        Trainer(net, DENSE, InMemory(rows(64)), replace(spec, accumulate=parts), objective)
+        for net, parts in zip(nets, (1, 2, 8), strict=True)
+    ]
+    for _ in range(10):
+        first, *others = (trainer.advance().item() for trainer in trainers)
+        assert others == pytest.approx([first] * 2, rel=1e-11)
+    for net in nets[1:]:
+        for one, other in zip(nets[0].parameters(), net.parameters(), strict=True):
+            torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
+
+
+def test_a_trainer_reads_and_labels_as_its_settings_say():
+    """Labelled rows have survivals of 0 and 1 only; a schedule that keeps half has others in every row that is not."""
+    process = Process(Schedule.round_robin(L, 2 * L, keep=0.5), PROCESS.noise)
+    shown: list[tuple[Tensor, int]] = []
+    for settings in ({}, {"read_every": 4}, {"labels": 1.0}, {"read_every": 4, "labels": 1.0}):
+        net = network()
+        net.register_forward_pre_hook(lambda _, x, more: shown.append((x[2], more["reading"])), with_kwargs=True)
+        Trainer(net, process, InMemory(rows(64)), TrainSpec(steps=1, batch=32, **settings)).advance()
+    assert [reading for _, reading in shown] == [0, 8, 0, 8]
+    certain = [bool(((survival == 0) | (survival == 1))[reading:].all()) for survival, reading in shown]
+    assert certain == [False, False, True, True]
+
+
+def test_a_small_network_learns_to_read_the_law_of_its_data():
+    """All four sites agree, so a row costs log 3, and the entropy is the least that any model can reach."""
+    alike = torch.arange(90)[:, None] % V + torch.zeros(90, L, dtype=torch.int64)
+    torch.manual_seed(0)
+    net = Transformer(TransformerConfig(V, L, 16, layers=1, heads=2, cond=16, reads=True))
+    spec = TrainSpec(steps=150, batch=30, rate=1e-2, warmup=10, ema=0.9)
+    trained = train(net, PROCESS, alike, spec, "reading").network
+    assert math.log(3) <= bound(Reader(trained), PROCESS, alike).mean < 1.1 * math.log(3)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "about"),
+    [
+        ({"read_every": 1}, r"train\.read_every"),
+        ({"read_every": -2}, r"train\.read_every"),
+        ({"labels": 1.5}, r"prompts and labels"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(wrong, about):
+    with pytest.raises(ValueError, match=about):
+        TrainSpec(steps=1, batch=2, **wrong)
+
+
+def test_settings_that_fit_only_together_may_be_given_in_any_order():
+    for words in (["network.width=20", "network.heads=5"], ["network.heads=5", "network.width=20"]):
+        assert apply_settings(recipe("tiny"), parse_settings(words)).network.width == 20
+
+
+def test_a_method_changes_the_objective_and_the_chain_and_leaves_the_rest():
+    plan = recipe("novels")
+    assert plan.by_method() == plan
+    ar, mlm = (replace(plan, method=method).by_method() for method in ("ar", "mlm"))
+    assert ar.process.build(3, L, torch.ones(3)).schedule.reading
+    assert (ar.objective, ar.network.reads, mlm.objective) == ("reading", True, "masked")
+    assert ar.train == mlm.train == plan.train
+    assert ar.by_method() == ar
+
+
+# ---- from shards to a model, as a user does it
+
+
+SETTINGS = ["train.steps=20", "train.batch=8", "train.checkpoint_every=5", "network.width=16", "train.evaluate_every=10"]
+STORY = "the cat sat on the mat and the dog sat on the log. "
+
+
+def command(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "glauber", *map(str, arguments)], capture_output=True, text=True)
+
+
+def done(*arguments: object) -> str:
+    result = command(*arguments)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def training(data: Path, out: Path, method: str, *more: object, base: str = "tiny") -> list[object]:
+    sets = [f"--set={setting}" for setting in [f"method={method}", *SETTINGS, *more]]
+    return ["train", "--recipe", base, "--data", data, "--out", out, "--resume", *sets]
+
+
+def require_refused(result: subprocess.CompletedProcess[str], about: str) -> None:
+    assert result.returncode == 2, result
+    assert about in result.stderr
+    assert result.stderr.count("\n") == 1, "one sentence on one line"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "a.txt").write_text(STORY * 200)
+    prepare([folder / "a.txt"], folder / "shards", "char", 16, progress=False)
+    return folder / "shards"
+
+
+@pytest.fixture(scope="module")
+def ar(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("ar") / "run"
+    assert "done: 20 steps" in done(*training(data, out, "ar"))
+    return out
+
+
+def test_an_autoregressive_model_is_trained_sampled_and_scored_exactly(ar, data):
+    model = glauber.load(ar)
+    assert (model.objective, model.network.config.reads, model.process.schedule.reading) == ("reading", True, True)
+    found = json.loads(done("sample", ar, "-n", 2, "--seed", 3, "--json"))
+    assert found["tokens"] == model.sample_tokens(2, seed=3).tolist()
+    score = json.loads(done("score", ar, data, "--json"))
+    tokens = torch.from_numpy(open_shards(data).rows("valid")[:])
+    assert (score["rows"], score["calls"]) == (len(tokens), len(tokens))  # one call for each row
+    with torch.no_grad():
+        law = model.network(*clean(tokens), reading=len(tokens)).double().log_softmax(-1)
+    bits = -law.gather(-1, tokens[..., None]).sum().item() / math.log(2) / tokens.numel()
+    assert [each["bits_per_token"] for each in score["bounds"].values()] == pytest.approx([bits] * 2, rel=1e-9)
+    last = json.loads((ar / "log.jsonl").read_text().splitlines()[-1])
+    assert last["valid_bits_per_token"] == pytest.approx(bits, rel=1e-4)
+    assert json.loads((ar / "config.json").read_text())["recipe"]["method"] == "ar"
+
+
+def test_an_autoregressive_model_fills_no_gaps_and_runs_on_no_other_schedule(ar):
+    require_refused(command("infill", ar, "--text", "the [[3]] sat"), "an autoregressive model looks to the left alone")
+    require_refused(command("sample", ar, "--sweeps", 4), "runs on its own schedule alone")
+
+
+def test_an_autoregressive_run_that_was_stopped_goes_on_to_the_same_weights(ar, data, tmp_path):
+    out = tmp_path / "run"
+    done(*training(data, out, "ar", "train.steps=10", "train.decay=20"))
+    done(*training(data, out, "ar", "train.decay=20"))
+    done(*training(data, tmp_path / "straight", "ar", "train.decay=20"))
+    files = [(folder / "model" / "model.safetensors").read_bytes() for folder in (out, tmp_path / "straight", ar)]
+    assert len({hashlib.sha256(content).hexdigest() for content in files}) == 1
+
+
+def test_a_masked_language_model_is_trained_and_sampled_by_gibbs(data, tmp_path):
+    out = tmp_path / "run"
+    done(*training(data, out, "mlm"))
+    model = glauber.load(out)
+    schedule = model.process.schedule
+    assert (model.objective, schedule.sweeps, set(schedule.keep.tolist())) == ("masked", 4, {1.0})
+    found = json.loads(done("sample", out, "-n", 1, "--seed", 3, "--json"))
+    by_hand = run_chain(Denoiser(model.network), model.process, 1, generator=torch.Generator().manual_seed(3))
+    assert found["tokens"] == by_hand.tolist()
+    assert "sat" in done("infill", out, "--text", "the [[3]] sat", "--seed", 0)
+
+
+@pytest.mark.parametrize(
+    ("more", "about"),
+    [
+        (["mdlm"], "method is one of ggm, ar, mlm"),
+        (["ar", "network.conditioning=time"], "a network that reads is for sequences"),
+        (["ggm", "train.read_every=2"], "network.reads=true"),
+        (["ggm", "network.reads=true", "train.read_every=3"], "train.read_every is 3, which does not divide the 8 rows"),
+        (["ggm", "network.reads=true", "train.read_every=4", "train.accumulate=4"], "the 2 rows"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_before_anything_is_written(data, tmp_path, more, about):
+    require_refused(command(*training(data, tmp_path / "run", *more)), about)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.fixture(scope="module")
+def hybrid(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The recipe of the bundled language model, made small."""
+    out = tmp_path_factory.mktemp("novels") / "run"
+    small = ["network.width=32", "network.layers=1", "network.heads=2", "train.precision=fp32"]
+    done(*training(data, out, "ggm", *small, base="novels"))
+    return out
+
+
+def test_a_model_of_both_kinds_reads_in_one_sweep_from_left_to_right(hybrid, data):
+    model = glauber.load(hybrid)
+    assert (model.objective, model.network.config.reads, model.process.schedule.sweeps) == ("dense", True, 4)
+    process = Process(Schedule.round_robin(16, 16, keep=0.0, order="right"), model.process.noise)
+    by_hand = run_chain(Reader(model.network), process, 3, generator=torch.Generator().manual_seed(5))
+    assert torch.equal(model.sample_tokens(3, seed=5, sweeps=1, order="right"), by_hand)
+    score = json.loads(done("score", hybrid, data, "--sweeps", 1, "--order", "right", "--json"))
+    assert score["calls"] == score["rows"]
+    tokens = torch.from_numpy(open_shards(data).rows("valid")[:])
+    exact = Reader(model.network).rows(tokens).sum().item() / -math.log(2) / tokens.numel()
+    assert score["bounds"]["reversal"]["bits_per_token"] == pytest.approx(exact, rel=1e-9)
+    assert json.loads(done("score", hybrid, data, "--draws", 2, "--json"))["calls"] == 2 * len(tokens)
+
+
+@pytest.fixture
+def both() -> Model:
+    """Every parameter random, so that reading and looking both ways differ much."""
+    codec = CharCodec("".join(sorted(set(STORY))))
+    process = Process(Schedule.round_robin(8, 16, keep="linear"), NoiseLaw.uniform(codec.vocab))
+    return Model(network(codec.vocab, 8).float(), process, codec)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"sweeps": 1}, {"sweeps": 2, "order": "right"}, {"sweeps": 1, "order": "right", "block": 2}], ids=str
+)
+def test_on_other_schedules_a_model_of_both_kinds_looks_both_ways(both, options):
+    process = Process(both.schedule(**options), both.process.noise)
+    by_hand = run_chain(Denoiser(both.network), process, 3, generator=torch.Generator().manual_seed(5))
+    assert torch.equal(both.sample_tokens(3, seed=5, **options), by_hand)
+
+
+def test_with_tokens_given_a_model_of_both_kinds_looks_both_ways(both):
+    one = {"sweeps": 1, "order": "right"}
+    process = Process(both.schedule(**one), both.process.noise)
+    clamp = {6: 2, 7: 1}
+    by_hand = [
+        run_chain(make(both.network), process, 20, clamp=clamp, generator=torch.Generator().manual_seed(5))
+        for make in (Denoiser, Reader)
+    ]
+    assert torch.equal(both.sample_tokens(20, seed=5, clamp=clamp, **one), by_hand[0])
+    assert not torch.equal(by_hand[0], by_hand[1])
+    read = run_chain(Reader(both.network), process, 20, generator=torch.Generator().manual_seed(5))
+    assert torch.equal(both.sample_tokens(20, seed=5, **one), read)
+    text = both.infill("the[[2]]sa", seed=0, **one)
+    assert text.startswith("the")
+    assert text.endswith("sa")
+    assert len(text) == 7
+
+
+def test_a_model_of_both_kinds_is_the_same_once_saved_and_loaded(both, tmp_path):
+    loaded = glauber.load(both.save(tmp_path / "model"))
+    for options in ({}, {"sweeps": 1, "order": "right"}):
+        assert torch.equal(loaded.sample_tokens(3, seed=1, **options), both.sample_tokens(3, seed=1, **options))

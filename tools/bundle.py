@@ -1,0 +1,25 @@
+"""Put a trained language model into the package: compact weights, reading order as its own schedule, and where it comes from.
+
+python tools/bundle.py RUN NAME
+"""
+
+import sys
+from pathlib import Path
+
+from glauber import Model, Process, Schedule, load
+from glauber.storage import BUNDLED
+
+
+def main() -> None:
+    """RUN is a training run or a model's folder."""
+    run, name = sys.argv[1:]
+    model = load(Path(run).resolve())
+    L = model.process.length
+    reading = Process(Schedule.round_robin(L, L, 0.0, "right"), model.process.noise)
+    made = Model(model.network, reading, model.codec, model.objective, model.sampling, model.about)
+    folder = made.save(BUNDLED / name, overwrite=True, compact=True)
+    print(f"{sum(file.stat().st_size for file in folder.iterdir()):,} bytes in {folder.name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,211 @@
+"""The language table: the bundled recipe, its autoregressive twin, Gibbs sampling with a masked language model, real text.
+
+    python tools/language.py card --data DATA --test TEST.txt --out OUT [--seconds 240]
+    python tools/language.py judge --data DATA --test TEST.txt --out OUT --train TRAIN.txt --judge MODEL [--features ENCODER]
+
+`card` trains each method for the same time and samples from it, on a GPU if there is one; `judge` scores what it left.
+Either may be interrupted: called again it goes on from where it was. DATA is what `glauber prepare` made of the training text.
+"""
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from glauber import Model, Process, Schedule, load
+from glauber.baseline import gibbs_process
+from glauber.chain import Counted, run_chain
+from glauber.conditional import Denoiser
+from glauber.data import open_shards
+from glauber.evaluate.infill import evaluate_fills, read_fills
+from glauber.evaluate.text import Texts, evaluate_texts, read_texts
+from glauber.score import Windows, characters, score_windows
+from glauber.storage import write_file
+from glauber.train.recipe import recipe
+from glauber.train.run import run, shards_data
+from glauber.train.settings import apply_settings, parse_settings
+
+METHODS = ("ggm", "ar", "mlm")
+ROWS = 64  # sampled at once; an interruption costs no more
+SWEEPS = (1, 2, 4, 8, 16, 32)
+
+
+def train(args: argparse.Namespace) -> dict[str, Model]:
+    """A model of each method, all with the same network, data, batch and time."""
+    device, models = "cuda" if torch.cuda.is_available() else "cpu", {}
+    for method in METHODS:
+        settings = {"method": method, "train.seconds": args.seconds, "train.steps": 10**7, **parse_settings(args.set)}
+        run(apply_settings(recipe("novels"), settings), shards_data(args.data), args.out / method, resume=True)
+        models[method] = load(args.out / method, device)
+    return models
+
+
+def chains(model: Model) -> dict[str, Callable[[int, torch.Generator], tuple[torch.Tensor, float]]]:
+    """Ways to sample by name, each (rows, generator) → tokens and network calls per sample."""
+    network, own, L = model.network, model.process, model.process.length
+
+    def chain(process: Process, reading: bool = False, **options: Any) -> Callable[..., tuple[torch.Tensor, float]]:
+        def draw(rows: int, generator: torch.Generator) -> tuple[torch.Tensor, float]:
+            counted = Counted(model.conditional_for(process) if reading else Denoiser(network))
+            x = run_chain(counted, process.to(model.device), rows, generator=generator, **options)
+            return x, counted.rows / rows
+
+        return draw
+
+    if model.objective == "reading":
+        return {"ar": chain(own, reading=True), "ar top-p 0.9": chain(own, reading=True, top_p=0.9)}
+    if model.objective == "masked":
+        return {f"gibbs {k}": chain(gibbs_process(model.process.vocab, L, k)) for k in SWEEPS}
+    made = {
+        "novels": chain(Process(Schedule.round_robin(L, L, 0.0, "right"), own.noise), reading=True),
+        "novels top-p 0.9": chain(Process(Schedule.round_robin(L, L, 0.0, "right"), own.noise), reading=True, top_p=0.9),
+        "paper's chain": chain(Process(Schedule.round_robin(L, 4 * L, 0.5), own.noise)),
+    }
+    for k in SWEEPS:
+        made[f"chain {k}"] = chain(Process(Schedule.round_robin(L, k * L, "linear", "right"), own.noise))
+    return made
+
+
+def sample(model: Model, folder: Path, number: int) -> None:
+    """`number` samples of each of the model's chains, in files of ROWS rows."""
+    for name, draw in chains(model).items():
+        for part in range(0, number, ROWS):
+            path = folder / name.replace(" ", "_") / f"{part:05d}.json"
+            if path.is_file():
+                continue
+            with torch.autocast(model.device.type, torch.bfloat16, enabled=model.device.type == "cuda"):
+                tokens, calls = draw(min(ROWS, number - part), torch.Generator().manual_seed(part))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_file(path, json.dumps({"name": name, "calls": calls, "tokens": tokens.tolist()}).encode())
+            print(f"{name}: {part + len(tokens)} of {number}, {calls:.0f} calls each", flush=True)
+
+
+def fill(model: Model, rows: torch.Tensor, folder: Path) -> None:
+    """The middle quarter of each row filled in: exactly clamped, by the paper's rule, and in reading order."""
+    L = rows.shape[1]
+    given = torch.ones(L, dtype=torch.bool)
+    given[3 * L // 8 : 5 * L // 8] = False
+    ways: dict[str, tuple[Schedule, str]] = {
+        "exact": (Schedule.round_robin(L, 4 * L, 0.5, last_keep=0.0), "exact"),
+        "paper": (Schedule.round_robin(L, 4 * L, 0.5), "paper"),
+        "exact_reading": (Schedule.round_robin(L, L, 0.0, "right"), "exact"),
+    }
+    for name, (schedule, rule) in ways.items():
+        path = folder / f"{name}.jsonl"
+        if path.is_file():
+            continue
+        process, filled = Process(schedule, model.process.noise).to(model.device), []
+        for part in rows.split(ROWS):
+            generator, clamp = torch.Generator().manual_seed(len(filled)), (given.expand(part.shape), part)
+            with torch.autocast(model.device.type, torch.bfloat16, enabled=model.device.type == "cuda"):
+                x = run_chain(Denoiser(model.network), process, len(part), clamp=clamp, clamp_rule=rule, generator=generator)
+            filled += x.tolist()
+        codec, a, b = model.text_codec, 3 * L // 8, 5 * L // 8
+        assert codec is not None
+        lines = []
+        for made, true in zip(filled, rows.tolist(), strict=True):
+            parts = {"prefix": true[:a], "fill": made[a:b], "truth": true[a:b], "suffix": true[b:]}
+            texts = {key: codec.decode(ids) for key, ids in parts.items()}
+            lines.append(json.dumps(texts | {"fill_tokens": made[a:b], "truth_tokens": true[a:b]}))
+        folder.mkdir(parents=True, exist_ok=True)
+        write_file(path, "".join(f"{line}\n" for line in lines).encode())
+        print(f"filled: {name}", flush=True)
+
+
+def bounds(models: dict[str, Model], rows: torch.Tensor, path: Path) -> None:
+    """Bits per character of held-out rows, of each model that has a bound, under several schedules."""
+    found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+    asked: list[tuple[str, str, dict[str, Any]]] = [
+        ("ar", "ar", {}),
+        ("novels, one sweep in reading order", "ggm", {"sweeps": 1, "order": "right"}),
+        ("novels, one sweep in random order", "ggm", {"sweeps": 1, "order": "random"}),
+        ("novels, four sweeps", "ggm", {}),
+        ("novels, four sweeps in random order", "ggm", {"order": "random"}),
+    ]
+    for name, method, options in asked:
+        if name in found:
+            continue
+        model = models[method]
+        assert model.text_codec is not None
+        windows = Windows(rows, None, characters(rows.tolist(), model.text_codec))
+        found[name] = score_windows(model, windows, ("reversal", "heat-bath"), draws=16, **options)
+        write_file(path, json.dumps(found, indent=1).encode())
+        print(name, found[name]["reversal"], flush=True)
+
+
+def held_out(data: Path, test: Path, number: int) -> torch.Tensor:
+    """(number, L) rows of the test text, which do not overlap."""
+    shards = open_shards(data)
+    assert shards.codec is not None
+    ids = [token for text in read_texts(test).texts for token in [*shards.codec.encode(text), shards.codec.end]]
+    rows = torch.tensor(ids[: len(ids) // shards.length * shards.length]).view(-1, shards.length)
+    return rows[torch.linspace(0, len(rows) - 1, min(number, len(rows))).round().long()]
+
+
+def judge(args: argparse.Namespace) -> None:
+    """Every set of samples and of fills beside real text; the figures in OUT/language.json."""
+    codec, path = open_shards(args.data).codec, args.out / "language.json"
+    assert codec is not None
+    found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {"samples": {}, "infill": {}}
+    reference, known = read_texts(args.test), read_texts(args.train)
+    for folder in sorted((args.out / "samples").iterdir()):
+        parts = [json.loads(file.read_text()) for file in sorted(folder.iterdir())]
+        name, tokens = parts[0]["name"], [row for part in parts for row in part["tokens"]]
+        if name in found["samples"]:
+            continue
+        ours = Texts(name, [codec.decode(row) for row in tokens], tokens)
+        report = evaluate_texts(ours, reference, args.judge, known, codec, args.features, args.out / "verdicts", progress=True)
+        found["samples"][name] = report | {"calls": float(np.mean([part["calls"] for part in parts]))}
+        write_file(path, json.dumps(found, indent=1).encode())
+    for file in sorted((args.out / "infill").glob("*.jsonl")):
+        if file.stem not in found["infill"]:
+            found["infill"][file.stem] = evaluate_fills(read_fills(file), args.judge, args.out / "verdicts", progress=True)
+            write_file(path, json.dumps(found, indent=1).encode())
+    print_table(found)
+
+
+def print_table(found: dict[str, Any]) -> None:
+    """What docs/language.md shows."""
+    print("| samples | calls | perplexity | entropy | MAUVE | known letters | known triples |\n|---|---|---|---|---|---|---|")
+    rows = [(name, report["samples"], f"{report['calls']:.0f}") for name, report in found["samples"].items()]
+    for name, side, calls in [*rows, ("real text", next(iter(found["samples"].values()))["reference"], "")]:
+        mauve = f"{side['mauve']['mean']:.3f}" if "mauve" in side else ""
+        print(
+            f"| {name} | {calls} | {side['judges'][0]['perplexity']:.1f} | {side['entropy']:.2f} | {mauve} "
+            f"| {side['known_letters']:.3f} | {side['known_triples']:.3f} |"
+        )
+    for name, report in found["infill"].items():
+        first = report["judges"][0]
+        print(f"{name}: {first['fill']['nll']:.1f} nats, truth {first['truth']['nll']:.1f}; recovered {report['recovery']:.3f}")
+
+
+def main() -> None:
+    """Read the arguments; do the stage."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("stage", choices=("card", "judge"))
+    for name in ("data", "test", "out"):
+        parser.add_argument(f"--{name}", type=Path, required=True)
+    parser.add_argument("--seconds", type=float, default=240.0)
+    parser.add_argument("--number", type=int, default=256)
+    parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--train", type=Path)
+    parser.add_argument("--judge", action="append", default=[])
+    parser.add_argument("--features")
+    args = parser.parse_args()
+    if args.stage == "judge":
+        judge(args)
+        return
+    models = train(args)
+    rows = held_out(args.data, args.test, args.number)
+    bounds(models, rows, args.out / "bounds.json")
+    fill(models["ggm"], rows, args.out / "infill")
+    for model in models.values():
+        sample(model, args.out / "samples", args.number)
+
+
+if __name__ == "__main__":
+    main()
