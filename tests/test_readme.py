@@ -1,4 +1,4 @@
-"""The README's Python runs as printed, and what it and the docs point to is there."""
+"""The Python of README and docs runs as printed, and what it and the docs point to is there."""
 
 import re
 from pathlib import Path
@@ -16,10 +16,11 @@ def test_the_readmes_python_runs_as_printed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
     run_demo(tmp_path / "demo", steps=5)
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert len(blocks) >= 3
-    for block in blocks:
-        exec(compile(block, "README.md", "exec"), {})
+    for page, least in (("README.md", 3), ("docs/language.md", 1)):
+        blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+        assert len(blocks) >= least
+        for block in blocks:
+            exec(compile(block, page, "exec"), {})
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -7,9 +7,8 @@ from typing import Any
 import torch
 
 from glauber.codec import ImageCodec, TextCodec, is_image_codec
-from glauber.conditional import Transformer, TransformerConfig
-from glauber.model import load
-from glauber.process import Schedule
+from glauber.conditional import CLASSIFIERS, Transformer, TransformerConfig
+from glauber.model import Model, load
 from glauber.train import Recipe, TrainSpec
 from glauber.train.checkpoint import STATE, checkpoints
 from glauber.train.report import read_log
@@ -101,13 +100,20 @@ def run_words(facts: dict[str, Any]) -> dict[str, str]:
 def model_facts(name: str) -> dict[str, Any]:
     """The facts of a saved model, for programs: its config, and of a tokenizer its size only."""
     model = load(name)
-    schedule: Schedule = model.process.schedule
     return {
         "parameters": sum(p.numel() for p in model.network.parameters()),
-        "calls_per_sample": schedule.signal.sum().item() / schedule.block,
+        "calls_per_sample": _calls(model),
         **model.config(),
         "codec": _codec(model.codec),
     }
+
+
+def _calls(model: Model) -> float:
+    """Network calls per sample, in the mean: a block is asked about unless noise falls on all of it; always without the skip."""
+    schedule, options = model.process.schedule, {"truncate": "clean", "kernel": "heat-bath"} | model.sampling
+    if model.objective in CLASSIFIERS or options["truncate"] == "mixture" or options["kernel"] != "heat-bath":
+        return float(len(schedule.times))
+    return float((1 - (1 - schedule.signal.view(-1, schedule.block)).prod(1)).sum())
 
 
 def model_words(facts: dict[str, Any]) -> dict[str, str]:
@@ -121,7 +127,7 @@ def model_words(facts: dict[str, Any]) -> dict[str, str]:
         "keep": _text(schedule["keep"]),
         "order": _text(schedule["order"]) if isinstance(schedule["order"], str) else "a given one",
         "block": _text(schedule["block"]),
-        "calls per sample": f"{facts['calls_per_sample']:.1f} with the skip, in the mean",
+        "calls per sample": f"{facts['calls_per_sample']:,.1f} at most, in the mean",
         "objective": facts["objective"],
         "codec": _text(facts["codec"]),
         "sampling": _sampling(facts["sampling"]),
