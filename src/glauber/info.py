@@ -109,7 +109,7 @@ def model_facts(name: str) -> dict[str, Any]:
 
 
 def _calls(model: Model) -> float:
-    """Network calls per sample, in the mean: a block is asked about unless noise falls on all of it; always without the skip."""
+    """Network calls per sample in the mean: a block is asked about unless noise falls on all of it; always without a skip."""
     schedule, options = model.process.schedule, {"truncate": "clean", "kernel": "heat-bath"} | model.sampling
     if model.objective in CLASSIFIERS or options["truncate"] == "mixture" or options["kernel"] != "heat-bath":
         return float(len(schedule.times))
