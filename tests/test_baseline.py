@@ -1,5 +1,6 @@
 """Gibbs sampling with a masked language model: the time-independent chain, and transformers' models as conditionals of it."""
 
+import shutil
 from functools import reduce
 from pathlib import Path
 
@@ -149,11 +150,18 @@ def test_special_tokens_and_padding_are_never_drawn(conditional):
 
 def test_what_is_no_masked_language_model_is_refused_in_one_sentence(bert, tmp_path):
     with pytest.raises(
-        ValueError, match=r"^no masked language model in .*none: it needs config\.json, weights and a tokenizer$"
+        ValueError, match=r"^no masked language model in .*none: it needs config\.json, safetensors and a tokenizer$"
     ):
         MaskedLM(str(tmp_path / "none"))
-    with pytest.raises(ValueError, match=r"^no masked language model in .*: it needs config\.json, weights and a tokenizer$"):
+    with pytest.raises(
+        ValueError, match=r"^no masked language model in .*: it needs config\.json, safetensors and a tokenizer$"
+    ):
         MaskedLM(str(tmp_path))
+    pickled = Path(shutil.copytree(bert, tmp_path / "pickled"))
+    torch.save(BertForMaskedLM.from_pretrained(bert).state_dict(), pickled / "pytorch_model.bin")
+    (pickled / "model.safetensors").unlink()
+    with pytest.raises(ValueError, match=r"^no masked language model in .*pickled: it needs config\.json, safetensors"):
+        MaskedLM(str(pickled))
     maskless = tmp_path / "maskless"
     BertForMaskedLM.from_pretrained(bert).save_pretrained(maskless)
     tokenizer(mask=False).save_pretrained(maskless)

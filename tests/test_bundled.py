@@ -6,6 +6,8 @@ import pytest
 import torch
 
 import glauber
+from glauber.conditional import Denoiser, Reader
+from glauber.info import is_run
 from glauber.storage import BUNDLED, compacted, expanded
 
 PASSAGE = (
@@ -55,6 +57,38 @@ def test_a_bare_word_is_the_model_in_the_box_and_a_path_is_a_folder(tmp_path, mo
     assert glauber.load("novels").process.length == 256
     with pytest.raises(ValueError, match="is not a model"):
         glauber.load("./novels")
+
+
+def test_a_name_that_is_both_in_the_box_and_a_model_here_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "novels").mkdir()
+    (tmp_path / "novels" / "config.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    for ask in (glauber.load, is_run):
+        with pytest.raises(ValueError, match=r"write \./novels for the folder"):
+            ask("novels")
+
+
+def test_varying_changes_the_text_itself_though_the_models_own_chain_reads(novels):
+    t = novels.schedule(sweeps=4).steps // 2
+    texts = novels.vary("It was a dark and stormy night.", t, num=1, seed=0)
+    assert len(texts) == 1
+    assert texts != ["It was a dark and stormy night."]
+
+
+def test_reading_on_from_a_beginning_needs_one_pass_and_a_gap_with_an_end_looks_both_ways(novels):
+    def used(text):
+        kinds = []
+        find = novels.conditional_for
+        novels.conditional_for = lambda *arguments, **options: kinds.append(find(*arguments, **options)) or kinds[-1]
+        try:
+            novels.infill(text, seed=0)
+        finally:
+            del novels.conditional_for
+        return {type(kind) for kind in kinds}
+
+    assert used("It was the best of[[3]]") == {Reader}
+    assert used("It was the [[2]] of times") == {Denoiser}
+    assert used("[[2]] of times") == {Denoiser}
 
 
 def test_compact_weights_are_off_by_at_most_half_a_step_and_the_rest_is_as_it_was():

@@ -152,6 +152,22 @@ def test_nothing_is_overwritten_without_being_told_to(images, tmp_path):
     assert_refused(run("sample", images, "--out", tmp_path / "mine.txt"), "is a file")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("infill", "no-model", "--texts", "absent.jsonl"),
+        ("infill", "no-model", "--tokens", "absent.npy", "--mask", "absent.npy"),
+        ("evaluate", "absent.txt", "--reference", "absent.txt"),
+        ("bench", "train", "--quick"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_file_that_cannot_be_written_is_refused_before_anything_else(words, tmp_path):
+    assert_refused(run(*words, "--out", "no/such/file", cwd=tmp_path), "there is no folder no/such to write file into")
+    assert_refused(run(*words, "--out", ".", "--force", cwd=tmp_path), "is a folder; name a file")
+    assert not any(tmp_path.iterdir())
+
+
 def test_a_damaged_or_missing_model_is_one_sentence(tokens, images, tmp_path):
     assert_refused(run("sample", tmp_path / "nothing"), "no model")
     assert_refused(run("info", tmp_path), "no config.json")

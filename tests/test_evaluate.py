@@ -231,12 +231,12 @@ def test_tokens_are_read_with_their_codec_and_shards_with_their_own(tmp_path):
 def test_what_holds_no_text_is_refused(tmp_path):
     (tmp_path / "empty.txt").write_text("")
     (tmp_path / "odd.json").write_text('{"tokens": [[1]]}')
-    (tmp_path / "blank.json").write_text('{"texts": ["a b", " "]}')
+    (tmp_path / "blank.json").write_text('{"texts": ["", " "]}')
     (tmp_path / "nothing").mkdir()
     for name, about in (
         ("empty.txt", "no text"),
         ("odd.json", "texts"),
-        ("blank.json", "empty text"),
+        ("blank.json", "no text"),
         ("nothing", "holds no"),
         ("no", "no file or folder"),
     ):
@@ -379,7 +379,26 @@ def test_without_a_judge_there_are_the_figures_that_need_none(room):
     result = run("samples.jsonl", "--reference", "held-out.txt", "--json", cwd=room)
     found = json.loads(result.stdout)
     assert found["entropy_unit"] == "words"
-    assert found["samples"].keys() == {"source", "number", "characters", "distinct", "entropy", "entropy_pooled"}
+    assert found["samples"].keys() == {"source", "number", "empty", "characters", "distinct", "entropy", "entropy_pooled"}
+
+
+def test_empty_samples_are_left_out_and_counted(room):
+    texts = read_texts(room / "samples.jsonl").texts
+    tokens = [[k] * 5 for k in range(42)]
+    (room / "some.json").write_text(json.dumps({"texts": [texts[0], "", " \n", *texts[1:]], "tokens": tokens}))
+    read = read_texts(room / "some.json")
+    assert (read.texts, read.tokens, read.empty) == (texts, [tokens[0], *tokens[3:]], 2)
+    arguments = ("some.json", "--reference", "held-out.txt")
+    found = json.loads(run(*arguments, "--json", cwd=room).stdout)
+    full = json.loads(run("samples.jsonl", *arguments[1:], "--json", cwd=room).stdout)
+    assert (full["samples"]["empty"], found["samples"]["empty"], found["reference"]["empty"]) == (0, 2, 0)
+    assert found["samples"] == full["samples"] | {"source": "some.json", "empty": 2}
+    (row,) = [line for line in run(*arguments, cwd=room).stdout.splitlines() if line.startswith("empty texts, left out")]
+    assert row.split()[-2:] == ["2", "0"]
+    (room / "one.json").write_text(json.dumps({"texts": ["", texts[0]]}))
+    result = run("one.json", *arguments[1:], cwd=room)
+    assert result.returncode == 2
+    assert "holds only one text that is not empty; give at least two samples" in result.stderr
 
 
 def test_entropy_is_that_of_the_models_own_tokens_where_they_are_known(room):
@@ -419,7 +438,12 @@ def test_filled_gaps_are_judged_beside_the_truth(room):
     said = found["judges"][0]
     assert said["fill"]["all"][1] == said["truth"]["all"][1]
     assert said["difference"] == pytest.approx((said["fill"]["all"][0] - said["truth"]["all"][0]) / 2)
+    for name in ("fill", "truth"):
+        length = sum(len(line[name]) + len(line["suffix"]) for line in lines)
+        assert said[name]["nll_per_character"] == pytest.approx(sum(said[name]["all"]) / length)
     table = run("fills.jsonl", "--judge", "judge", cwd=room).stdout
+    (row,) = [line for line in table.splitlines() if "per character" in line]
+    assert row.split()[-2:] == [f"{said[name]['nll_per_character']:.3f}" for name in ("fill", "truth")]
     assert max(map(len, table.splitlines())) <= 80
     assert f"{said['truth']['nll']:.3f}" in table or f"{said['truth']['nll']:,.1f}" in table
     for line in lines:

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from glauber import Model, NoiseLaw, Process, Schedule, Transformer, TransformerConfig
+from glauber.codec import ByteCodec
 from glauber.data import open_shards, prepare
 from glauber.data.shards import content_hash
 
@@ -130,6 +132,43 @@ def test_a_run_that_had_no_room_to_begin_begins_when_there_is(data, straight, tm
     assert f"the disk of {out} is full" in complaint(train(data, out, limit=100))
     assert train(data, out, "--resume").returncode == 0
     assert contents(out / "model")["model.safetensors"] == contents(straight / "model")["model.safetensors"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of bytes, untrained."""
+    network = Transformer(TransformerConfig(257, 8, width=8, layers=1, heads=2))
+    process = Process(Schedule.round_robin(8, 8, keep="linear"), NoiseLaw.uniform(257))
+    return Model(network, process, ByteCodec()).save(tmp_path_factory.mktemp("model"))
+
+
+@pytest.mark.parametrize("what", ["sample", "tokens", "texts"])
+def test_a_disk_that_is_full_leaves_the_old_results(what, model, tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros(8, np.int64))
+    np.save(tmp_path / "m.npy", np.arange(8) < 3)
+    (tmp_path / "in.jsonl").write_text('{"text": "a[[2]]"}\n' * 3)
+    (tmp_path / "out").mkdir()
+    for name in ("samples.json", "y.npy", "out.jsonl"):
+        (tmp_path / "out" / name).write_text("old")
+    words = {
+        "sample": ("sample", model, "--out", tmp_path / "out"),
+        "tokens": (
+            "infill",
+            model,
+            "--tokens",
+            tmp_path / "x.npy",
+            "--mask",
+            tmp_path / "m.npy",
+            "--out",
+            tmp_path / "out/y.npy",
+        ),
+        "texts": ("infill", model, "--texts", tmp_path / "in.jsonl", "--out", tmp_path / "out/out.jsonl"),
+    }[what]
+    before = contents(tmp_path)
+    assert (
+        complaint(glauber(*words, "--force", limit=50)) == "glauber: the disk is full; free some space and repeat the command"
+    )
+    assert contents(tmp_path) == before
 
 
 def _cut(shard: Path) -> None:

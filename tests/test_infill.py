@@ -413,3 +413,32 @@ def test_a_last_step_that_is_none_of_the_chains_is_refused(stop):
     process = Process(Schedule.round_robin(4, 8, "linear", block=2), NoiseLaw.uniform(3))
     with pytest.raises(ValueError, match="the last step must lie in"):
         run_chain(Oracle(torch.full((3,) * 4, 1 / 81, dtype=torch.float64), process.noise), process, 1, stop=stop)
+
+
+@pytest.mark.parametrize("labels", [False, True])
+def test_the_law_of_a_chain_with_absent_sites_is_that_of_the_others(labels):
+    torch.manual_seed(0)
+    table = torch.rand(2, 2, 2, dtype=torch.float64)
+    table /= table.sum()
+    noise = NoiseLaw.uniform(2)
+    process = Process(Schedule.round_robin(3, 9, [0.5, 0.6, 0.0], "right"), noise)
+    asked = []
+    oracle = Oracle(table, noise)
+
+    def counted(x, t, survival, sites):
+        asked.append(sites.flatten())
+        return oracle(x, t, survival, sites)
+
+    away = torch.tensor([False, True, False])
+    generator = torch.Generator().manual_seed(0)
+    x = run_chain(counted, process, 20_000, absent=away, labels=labels, generator=generator)
+    assert 1 not in torch.cat(asked).tolist()
+    seen = torch.bincount(x[:, 0] * 2 + x[:, 2], minlength=4).numpy()
+    assert stats.chisquare(seen, 20_000 * table.sum(1).flatten().numpy()).pvalue > FALSE_ALARM
+
+
+def test_absent_sites_that_make_no_sense_are_refused():
+    model = untrained(CODECS["char"])
+    for absent in (torch.zeros(3, dtype=torch.bool), torch.zeros(model.process.length)):
+        with pytest.raises(ValueError, match="give as many booleans"):
+            run_chain(model.conditional, model.process, 1, absent=absent)

@@ -222,6 +222,20 @@ def test_a_judge_that_is_not_whole_is_refused(tmp_path, damage):
         Judge(str(folder))
 
 
+@pytest.mark.parametrize("kind", [Judge, Encoder])
+def test_weights_in_a_pickle_are_refused_and_never_read_beside_others(kind, tmp_path):
+    folder = save_judge(tmp_path / "judge")
+    torch.save(language_model(tokenizer().get_vocab_size()).state_dict(), folder / "pytorch_model.bin")
+    weights = (folder / "model.safetensors").read_bytes()
+    kind(str(folder))
+    (folder / "model.safetensors").unlink()
+    with refused("a pickle that could run any code; save them as safetensors"):
+        kind(str(folder))
+    (folder / "other.safetensors").write_bytes(weights)
+    with refused("cannot be read"):
+        kind(str(folder))
+
+
 def test_what_is_no_judge_is_refused(tmp_path, judge):
     with refused("no config.json"):
         Judge(str(tmp_path))

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from refusals import refused
 
 import glauber
 from glauber import Model, NoiseLaw, PixelCodec, Process, Schedule, Transformer, TransformerConfig
@@ -298,6 +299,37 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_older_ones(tmp_path, mon
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
 
 
+def test_a_whole_checkpoint_of_the_same_step_stays_and_a_damaged_one_is_replaced(tmp_path):
+    write_checkpoint(tmp_path, {"weights": {"a": torch.zeros(4)}}, {"step": 1}, keep=1)
+    written = (tmp_path / "step-00000001").stat().st_ino
+    write_checkpoint(tmp_path, {"weights": {"a": torch.ones(4)}}, {"step": 1}, keep=1)
+    assert (tmp_path / "step-00000001").stat().st_ino == written
+    assert (read_newest(tmp_path) or [{}])[0]["weights"]["a"].tolist() == [0.0] * 4
+    (tmp_path / "step-00000001" / "weights.safetensors").write_bytes(b"torn")
+    write_checkpoint(tmp_path, {"weights": {"a": torch.ones(4)}}, {"step": 1}, keep=1)
+    assert (read_newest(tmp_path) or [{}])[0]["weights"]["a"].tolist() == [1.0] * 4
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
+
+
+def test_a_finished_run_that_is_resumed_keeps_its_only_checkpoint(data, tmp_path):
+    alone = replace(plan(), train=replace(plan().train, steps=4, keep_checkpoints=1))
+    run(alone, shards_data(data), tmp_path / "run", say=lambda _: None)
+    (only,) = checkpoints(tmp_path / "run" / "checkpoints")
+    written, weights = only.stat().st_ino, digest(tmp_path / "run")
+    assert run(alone, shards_data(data), tmp_path / "run", resume=True, say=lambda _: None).finished
+    assert (only.stat().st_ino, digest(tmp_path / "run")) == (written, weights)
+
+
+@pytest.mark.parametrize("every", [4, 15])
+def test_validation_happens_when_it_was_asked_for_and_changes_no_weight(every, straight, data, tmp_path):
+    asked = replace(plan(), train=replace(plan().train, evaluate_every=every, samples=0))
+    run(asked, shards_data(data), tmp_path / "run", say=lambda _: None)
+    lines = read_log(tmp_path / "run" / "log.jsonl")
+    assert [line["step"] for line in lines if "valid_bits_per_token" in line] == sorted({*range(every, 41, every), 40})
+    assert [line["step"] for line in lines] == sorted({*range(every, 41, every), *range(10, 41, 10)})
+    assert digest(tmp_path / "run") == digest(straight)
+
+
 def test_training_starts_from_a_saved_model_and_says_what_it_made_anew(straight, data, tmp_path):
     (tmp_path / "b.txt").write_text("0123456789 " * 400)
     prepare([tmp_path / "b.txt"], tmp_path / "other", "char", 16, progress=False)
@@ -327,11 +359,56 @@ def test_training_by_the_clock_stops_by_it(data, tmp_path):
         ("objective=dens", "objective is one of"),
         ("method=mdlm", "method is one of ggm, ar, mlm"),
         ("train.precision=fp8", "precision is fp32 or bf16"),
+        ("process.noise=foo", "process.noise is uniform or unigram"),
+        ("process.keep=true", "process.keep is a number or a text or a list of numbers"),
+        ("train.rate=-1", "train.rate is 0 or more"),
+        ("train.final_rate=-1", "train.final_rate is 0 or more"),
+        ("train.weight_decay=-0.1", "train.weight_decay is 0 or more"),
+        ("train.eps=-1e-8", "train.eps is 0 or more"),
+        ("train.warmup=-5", "train.warmup is 0 or more"),
+        ("train.clip=-1", "train.clip is above 0"),
+        ("train.clip=0", "train.clip is above 0"),
+        ("train.ema=5", r"train.ema lies in \[0, 1\)"),
+        ("train.ema=true", "train.ema is a number, not true"),
+        ("train.betas=[0.9,1.0]", r"train.betas lie in \[0, 1\)"),
+        ("train.betas=[0.9]", "train.betas is a list of numbers"),
+        ("train.betas=3", "train.betas is a list of numbers"),
+        ("train.rate=abc", "train.rate is a number, not"),
+        (f"train.rate={10**400}", "train.rate is a number, not"),
+        ("train.rate=NaN", "train.rate is a number, not"),
+        ("train.clip=abc", "train.clip is a number or none, not"),
+        ("train.steps=none", "train.steps is a whole number, not null"),
+        ("train.tensorboard=1", "train.tensorboard is true or false"),
+        ("train.seed=-1", "train.seed is 0 or more"),
+        ("train.seed=9223372036854775808", "train.seed is 0 or more"),
     ],
 )
 def test_a_wrong_setting_is_refused_with_the_nearest_right_one(setting, about):
-    with pytest.raises(ValueError, match=about):
+    with refused(about):
         apply_settings(recipe("tiny"), parse_settings([setting]))
+
+
+@pytest.mark.parametrize(("method", "own"), [("ar", "reading"), ("mlm", "masked")])
+def test_an_objective_that_the_method_does_not_have_is_refused(method, own):
+    for objective in ("dense", own):
+        changed = apply_settings(recipe("tiny"), {"method": method, "objective": objective})
+        assert changed.by_method().objective == own
+    of_the_recipe = replace(recipe("tiny"), objective="binary")
+    assert apply_settings(of_the_recipe, {"method": method}).by_method().objective == own
+    with refused(f"the method {method} has the objective {own}, not binary"):
+        apply_settings(recipe("tiny"), {"method": method, "objective": "binary"})
+
+
+def test_a_setting_of_the_wrong_kind_leaves_no_folder(data, tmp_path):
+    result = call(data, tmp_path / "run", "--set=train.clip=abc")
+    assert (result.returncode, result.stderr) == (2, 'glauber: train.clip is a number or none, not "abc"\n')
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_whole_number_is_a_number_also_where_there_was_none():
+    changed = apply_settings(recipe("digits"), parse_settings(["train.clip=2", "train.seconds=3", "process.keep=0"])).train
+    assert (type(changed.clip), type(changed.seconds)) == (float, float)
+    assert apply_settings(recipe("tiny"), parse_settings(["train.clip=none"])).train.clip is None
 
 
 def test_settings_come_from_a_file_and_from_words(tmp_path):

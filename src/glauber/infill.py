@@ -8,9 +8,10 @@ that the network has never seen before a word. It is left to the gap, whose firs
 holds the end-of-text token: a gap of n tokens is n tokens of text. Both are bans at single sites, and like any ban they leave
 the exact law P*(gap | given) on purpose.
 
-A text shorter than the model's L stands at the start of a window whose other sites are free, sampled and dropped. That is
-exact: the rows of the data begin and end anywhere. The chain stops when the last gap site has had its last visit; in reading
-order, what would come after the text is then never drawn. A longer text is filled through a window of L tokens around each
+A text shorter than the model's L stands at the start of a window whose other sites are absent: shown as noise that tells
+nothing, and never drawn. That is exact, and what drawing and dropping them would give: the rows of the data begin and end
+anywhere. (A classifier cannot be told; there they are drawn and dropped.) The chain stops when the last gap site has had its
+last visit. A longer text is filled through a window of L tokens around each
 gap, the gaps from left to right; what is filled by then counts as given, and gaps that are not are free.
 """
 
@@ -27,7 +28,7 @@ from torch import Tensor
 from glauber.chain.driver import OnStep
 from glauber.chain.restriction import Rule
 from glauber.codec import TextCodec, TokenizerCodec
-from glauber.conditional import StepLaw
+from glauber.conditional import CLASSIFIERS, StepLaw
 from glauber.process import Schedule
 from glauber.process.draws import uniform
 
@@ -40,7 +41,10 @@ ASKED = 64  # sequences sent through the network at once for the probabilities
 
 _TEXTS: WeakKeyDictionary[Any, tuple[str, ...]] = WeakKeyDictionary()  # of a codec that was asked before
 
-OURS = ("clamp", "start", "stop")
+SWEEPS = 4
+"""Of a variation by a model whose own chain reads."""
+
+OURS = ("clamp", "absent", "start", "stop")
 """Options of `run_chain` that are set here."""
 
 Watch = Callable[[Tensor, int, int], OnStep]
@@ -127,7 +131,7 @@ def fill_text(
         if watch is not None:
             options["on_step"] = watch(fixed, L - missing, stop)
         clamp = fixed, F.pad(x[:, here], (0, missing))
-        filled = model.run(num, generator, rules, clamp=clamp, stop=stop, **options).cpu()
+        filled = model.run(num, generator, rules, clamp=clamp, stop=stop, **_beyond_text(model, L - missing), **options).cpu()
         if probabilities:
             law = site_probabilities(model, filled, fixed | wanted, wanted.nonzero().flatten().tolist())
             likely[:, torch.cat([torch.arange(gap.start, gap.stop) for gap in gaps])] = law
@@ -158,7 +162,8 @@ def fill_tokens(
     clamp = given.repeat(fills, 1), F.pad(rows, (0, missing)).repeat(fills, 1)
     wanted = ~given.all(0) & (torch.arange(L) < rows.shape[-1])
     stop = _schedule(model, options).settled(wanted)
-    filled = model.run(fills * len(rows), new_generator(seed), clamp=clamp, stop=stop, **options).cpu()
+    away = _beyond_text(model, rows.shape[-1])
+    filled = model.run(fills * len(rows), new_generator(seed), clamp=clamp, stop=stop, **away, **options).cpu()
     return filled[:, : rows.shape[-1]].reshape(tokens.shape if num is None else (num, *tokens.shape))
 
 
@@ -175,7 +180,8 @@ def vary_text(
 ) -> list[str]:
     """`num` variations of a text: it is noised as far as step t of the schedule, and the chain runs back from there.
 
-    A text shorter than L is first given a continuation by the chain, which is noised with it and dropped in the end.
+    The sites beyond a text shorter than L are absent; a classifier, which cannot be told, first gives the text a continuation,
+    which is noised with it and dropped in the end. A model whose own chain reads uses SWEEPS sweeps instead.
     """
     codec = require_text_codec(model)
     refuse_own(options, "vary", OURS)
@@ -187,10 +193,11 @@ def vary_text(
         raise ValueError(f"the text has {n} tokens, more than this model's {L}; vary a shorter piece of it")
     if num < 0:
         raise ValueError(f"cannot make {num} variations; ask for a whole number, 0 or more")
+    sweeps = sweeps_to_vary(model, sweeps)
     generator, schedule = new_generator(seed), model.schedule(sweeps, block, order)
     times = model.process.check_times(t, num, schedule.steps)
-    x = tokens.repeat(num, 1).to(model.device)
-    if n < L:
+    x, away = F.pad(tokens, (0, L - n)).repeat(num, 1).to(model.device), _beyond_text(model, n)
+    if n < L and not away:
         site = torch.arange(L)
         unseen = {name: value for name, value in options.items() if name != "on_step"}
         clamp = site < n, F.pad(tokens, (0, L - n))
@@ -199,8 +206,15 @@ def vary_text(
     noise = model.process.noise
     labels = (model.sampling | options).get("labels", False)
     x = torch.where(alive, x, noise.mask if labels else noise.sample(x.shape, generator))
-    x = model.run(None, generator, [(torch.arange(L) < n, only_end(codec))], sweeps, block, order, start=(x, t), **options)
+    x = model.run(
+        None, generator, [(torch.arange(L) < n, only_end(codec))], sweeps, block, order, start=(x, t), **away, **options
+    )
     return [codec.decode(row[:n]) for row in x.tolist()]
+
+
+def sweeps_to_vary(model: "Model", sweeps: int | None) -> int | None:
+    """Those asked for; else the model's own, or some where its own chain reads, which would noise the end of the row alone."""
+    return SWEEPS if sweeps is None and model.process.schedule.reading else sweeps
 
 
 def read_template(text: str, codec: TextCodec, length: int) -> Template:
@@ -334,6 +348,13 @@ def require_text_codec(model: "Model") -> TextCodec:
     if codec is None:
         raise ValueError("this model has no text codec; give it images or tokens instead")
     return codec
+
+
+def _beyond_text(model: "Model", size: int) -> dict[str, Any]:
+    """The option of `run_chain` for a text of so many tokens at the start of the row."""
+    if model.objective in CLASSIFIERS or model.network.config.conditioning == "time":
+        return {}
+    return {"absent": torch.arange(model.process.length) >= size}
 
 
 def _schedule(model: "Model", options: dict[str, Any]) -> Schedule:

@@ -9,6 +9,7 @@ import torch
 from glauber.codec import ImageCodec, TextCodec, is_image_codec
 from glauber.conditional import CLASSIFIERS, Transformer, TransformerConfig
 from glauber.model import Model, load
+from glauber.storage import is_bundled
 from glauber.train import Recipe, TrainSpec
 from glauber.train.checkpoint import STATE, checkpoints
 from glauber.train.report import read_log
@@ -50,7 +51,7 @@ def recipe_facts(plan: Recipe) -> dict[str, str]:
 def is_run(name: str) -> bool:
     """Whether it is a training run's folder."""
     config = Path(name) / "config.json"
-    return config.is_file() and "recipe" in _read_json(config)
+    return not is_bundled(name) and config.is_file() and "recipe" in _read_json(config)
 
 
 def run_facts(name: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from glauber.chain import check_options, run_chain
+from glauber.chain.clamp import is_beginning
 from glauber.chain.restriction import Rule, restrict
 from glauber.codec import ImageCodec, TextCodec, codec_from_dict, is_image_codec
 from glauber.conditional import (
@@ -151,7 +152,8 @@ class Model(nn.Module):
         options = self.sampling | chain
         if self.objective in CLASSIFIERS:
             options.setdefault("truncate", "mixture")  # all that it knows
-        conditional = self.conditional_for(process, gaps=options.get("clamp") is not None)
+        clamp = options.get("clamp")
+        conditional = self.conditional_for(process, gaps=clamp is not None and not is_beginning(clamp))
         with self.evaluating():
             return run_chain(restrict(conditional, rules), process, num, generator=generator, **options)
 

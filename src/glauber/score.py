@@ -71,7 +71,11 @@ def score_windows(
     with model.evaluating():
         rows = row_bounds(conditional, process, x0, kernels, draws, new_generator(seed), known, progress)
     size = torch.full((len(x0),), x0.shape[1]) if known is None else known.sum(1).cpu()
-    return {name: _figures(name, nats.cpu(), size, windows.characters, draws) for name, nats in zip(kernels, rows, strict=True)}
+    found = {}
+    for name, nats in zip(kernels, rows, strict=True):
+        figures = _figures(name, nats.cpu(), size, windows.characters, draws)
+        found[name] = figures | {"exact": isinstance(conditional, Reader)}
+    return found
 
 
 def _figures(kernel: str, nats: Tensor, tokens: Tensor, characters: Tensor | None, draws: int) -> dict[str, Any]:

@@ -84,10 +84,20 @@ def expanded(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     }
 
 
+def is_bundled(name: str | os.PathLike[str]) -> bool:
+    """Whether a bare word names a model in the box; a model or run of that name here must be asked for as ./word."""
+    folder = Path(name)
+    if str(name) != folder.name or not (BUNDLED / folder / CONFIG).is_file():
+        return False
+    if (folder / CONFIG).is_file():
+        raise ValueError(f"{name} is a model in the box and a folder here; write ./{name} for the folder, or go to another one")
+    return True
+
+
 def find(name: str | os.PathLike[str]) -> Path:
     """The folder of a model, fetched from the hub if need be."""
     folder = Path(name)
-    if str(name) == folder.name and (BUNDLED / folder / CONFIG).is_file():  # a bare word; ./word is a folder here
+    if is_bundled(name):
         return BUNDLED / folder
     if (folder / "log.jsonl").is_file():  # a training run
         folder /= "model"

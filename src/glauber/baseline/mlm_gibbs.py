@@ -31,10 +31,12 @@ class MaskedLM:
         except ImportError as error:
             raise ImportError("a masked language model needs transformers: pip install 'glauber[text]'") from error
         try:
-            self.model: Any = AutoModelForMaskedLM.from_pretrained(name).eval()
+            self.model: Any = AutoModelForMaskedLM.from_pretrained(name, use_safetensors=True).eval()  # no pickle
             self.tokenizer: Any = AutoTokenizer.from_pretrained(name)
         except (OSError, ValueError) as error:
-            raise ValueError(f"no masked language model in {name}: it needs config.json, weights and a tokenizer") from error
+            raise ValueError(
+                f"no masked language model in {name}: it needs config.json, safetensors and a tokenizer"
+            ) from error
         if self.tokenizer.mask_token_id is None:
             raise ValueError(f"the tokenizer in {name} has no mask token, so it is not one of a masked language model")
         mask, special = self.tokenizer.mask_token_id, self.tokenizer.all_special_ids

@@ -13,6 +13,14 @@ Clamp = Mapping[int, int] | tuple[Tensor | Sequence[bool], Tensor | Sequence[int
 """{site: token}, or a mask and tokens of shape (L,) or (rows, L)."""
 
 
+def is_beginning(clamp: Clamp) -> bool:
+    """Whether what is given stands before all that is not, so that reading on is enough."""
+    if isinstance(clamp, Mapping):
+        return set(clamp) == set(range(len(clamp)))
+    given = torch.as_tensor(clamp[0]).long()
+    return torch.equal(given.cummin(-1).values, given)
+
+
 def clamped_sites(clamp: Clamp | None, process: Process, rows: int) -> tuple[Tensor, Tensor]:
     """Which sites are given, bool (rows, L), and the tokens given there, int64 (rows, L), 0 elsewhere."""
     L, device = process.length, process.noise.probs.device

@@ -29,6 +29,7 @@ def run_chain(
     start: tuple[Tensor, int] | None = None,
     stop: int = 0,
     clamp: Clamp | None = None,
+    absent: Tensor | None = None,
     clamp_rule: str = "exact",
     temperature: float | Sequence[float] = 1.0,
     top_p: float = 1.0,
@@ -52,6 +53,8 @@ def run_chain(
             masked sites are the noise.
         stop: the step whose state is returned, for those who need not go to the end.
         clamp: {site: token}, or (mask, tokens): sites held fixed.
+        absent: (L,) bool, sites that are no part of the sequence: shown as noise that tells nothing, and never drawn. The law
+            of the chain is then that of the other sites. Not for a `StepLaw`, which cannot be told.
         clamp_rule: "exact" tells the network that they are clean (identity 8); "paper" does not, its zero-shot rule.
         temperature, top_p, top_k, ban, truncate: see `Truncation`; `truncate` says of which law, "clean" or "mixture".
         on_step: called as on_step(t, x) with a copy of every state X_t, the start included.
@@ -66,7 +69,8 @@ def run_chain(
     given, tokens = clamped_sites(clamp, process, len(x))
     x = torch.where(given, tokens, x)
     _check_masks(process, x, t_start)
-    chain = _Chain(conditional, process, kernel, skip, labels, given, clamp_rule == "exact", truncation)
+    away = _absent(absent, conditional, process)
+    chain = _Chain(conditional, process, kernel, skip, labels, given, away, clamp_rule == "exact", truncation)
     if on_step is not None:
         on_step(t_start, x.clone())
     for t in _bar(range(t_start - process.schedule.block, stop - 1, -process.schedule.block), progress):
@@ -114,6 +118,7 @@ class _Chain:
     skip: bool
     labels: bool
     given: Tensor  # (B, L) clamped sites
+    absent: Tensor  # (L,) sites that are no part of the sequence
     exact_clamp: bool
     truncation: Truncation
 
@@ -123,7 +128,7 @@ class _Chain:
         time = torch.full((len(x),), t, device=x.device)
         sites, keep = schedule.sites(time), schedule.keeps(time)
         survival, now = schedule.survival(time), x.gather(1, sites)
-        S, free = survival.gather(1, sites), ~self.given.gather(1, sites)
+        S, free = survival.gather(1, sites), ~(self.given | self.absent).gather(1, sites)
         coin, draw = u
         odds = torch.zeros_like(S)
         if self.labels:
@@ -178,8 +183,10 @@ class _Chain:
     def _told(self, x: Tensor, survival: Tensor) -> Tensor:
         """(B, L) the survival that the network is told of each site."""
         if self.labels:
-            return (x != self.process.noise.mask).double()
-        return torch.where(self.given, 1.0, survival) if self.exact_clamp else survival
+            survival = (x != self.process.noise.mask).double()
+        elif self.exact_clamp:
+            survival = torch.where(self.given, 1.0, survival)
+        return torch.where(self.absent, 0.0, survival)
 
     @property
     def _on_mixture(self) -> bool:
@@ -188,6 +195,17 @@ class _Chain:
     @property
     def _may_skip(self) -> bool:
         return self.skip and not self._on_mixture and not isinstance(self.conditional, StepLaw)
+
+
+def _absent(absent: Tensor | None, conditional: Conditional | StepLaw, process: Process) -> Tensor:
+    """(L,) bool."""
+    if absent is None:
+        return torch.zeros(process.length, dtype=torch.bool, device=process.noise.probs.device)
+    if isinstance(conditional, StepLaw):
+        raise ValueError("this conditional knows only the step law, and cannot be told that sites are absent")
+    if absent.shape != (process.length,) or absent.dtype != torch.bool:
+        raise ValueError(f"absent says of each of the {process.length} sites whether it is; give as many booleans")
+    return absent.to(process.noise.probs.device)
 
 
 def _start(

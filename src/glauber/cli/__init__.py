@@ -6,8 +6,9 @@ from typing import Any
 
 import typer
 
-from glauber.cli import judging, making, using, weighing  # noqa: F401  (each adds its commands)
+from glauber.cli import making, using, verdicts, weighing  # noqa: F401  (each adds its commands)
 from glauber.cli.common import app
+from glauber.data.writing import FULL
 
 UsageError: Any = typer.BadParameter.__mro__[1]  # click's, or that of typer's own copy of click
 
@@ -21,7 +22,8 @@ def main() -> None:
     except UsageError as error:
         code = _refuse(f"{error.format_message().rstrip('.')}; --help tells more")
     except (ValueError, ImportError, OSError) as error:
-        code = _refuse(str(error))
+        full = isinstance(error, OSError) and error.errno in FULL
+        code = _refuse("the disk is full; free some space and repeat the command" if full else str(error))
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and "memory" not in str(error):
             raise

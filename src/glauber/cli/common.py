@@ -1,5 +1,6 @@
 """What the commands share: their common options, and what they do with files and pictures."""
 
+import io
 import os
 import shutil
 import sys
@@ -15,7 +16,7 @@ app = typer.Typer(
     help="The Glauber Generative Model: generate and fill in tokens by re-sampling one site at a time.",
 )
 
-ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="A model's folder, or its hub id owner/name.")]
+ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="novels, a run's or a model's folder, or a hub id owner/name.")]
 Seed = Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Give one to get the same result again.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for programs.")]
 Force = Annotated[bool, typer.Option("--force", help="Write into a folder that is not empty.")]
@@ -48,6 +49,18 @@ def require_free(folder: Path, force: bool) -> None:
         raise ValueError(f"{folder} is not empty; name another folder with --out, or add --force to write into it")
 
 
+def require_new(file: Path, force: bool) -> None:
+    """Refuse a file that is there, unless forced, or that cannot be written; before anything that takes time."""
+    if file.is_dir():
+        raise ValueError(f"{file} is a folder; name a file with --out")
+    if file.exists() and not force:
+        raise ValueError(f"{file} exists; name another file with --out, or add --force to replace it")
+    if not file.parent.is_dir():
+        raise ValueError(
+            f"there is no folder {file.parent} to write {file.name} into; make it, or name another file with --out"
+        )
+
+
 def chain_options(kernel: str | None, top_p: float | None, top_k: int | None, temperature: str | None) -> dict[str, Any]:
     """What the user set."""
     asked: dict[str, Any] = {"kernel": kernel, "top_p": top_p, "top_k": top_k}
@@ -78,7 +91,7 @@ def save_images(images: list[Any], out: Path) -> list[str]:
     out.mkdir(parents=True, exist_ok=True)
     files = [out / f"{k:04d}.png" for k in range(len(images))]
     for image, file in zip(images, files, strict=True):
-        image.save(file)
+        _save_image(image, file)
     if len(images) > 1:  # all at a glance, large enough to see
         import numpy as np
 
@@ -86,8 +99,17 @@ def save_images(images: list[Any], out: Path) -> list[str]:
 
         scale = max(1, 64 // images[0].height)
         files.append(out / "sheet.png")
-        grid(np.stack([np.asarray(image.convert("RGB")) for image in images]), min(10, len(images)), scale).save(files[-1])
+        sheet = grid(np.stack([np.asarray(image.convert("RGB")) for image in images]), min(10, len(images)), scale)
+        _save_image(sheet, files[-1])
     return [str(file) for file in files]
+
+
+def _save_image(image: Any, file: Path) -> None:
+    from glauber.storage import write_file
+
+    content = io.BytesIO()
+    image.save(content, "png")
+    write_file(file, content.getvalue())
 
 
 def print_table(words: dict[str, str]) -> None:

@@ -1,5 +1,6 @@
 """What `infill` does with files: images, tokens, lines of text."""
 
+import io
 import json
 import sys
 from contextlib import nullcontext
@@ -13,8 +14,10 @@ from tqdm.auto import tqdm
 from glauber.cli.common import open_image
 from glauber.cli.watching import view
 from glauber.codec import is_image_codec
+from glauber.data.writing import replacing
 from glauber.infill import Filled, fill_text, read_template, require_text_codec
 from glauber.model import Model
+from glauber.storage import write_file
 
 
 def inpaint(loaded: Model, image: Path, mask: Path, num: int, seed: int | None, **options: Any) -> list[Any]:
@@ -36,8 +39,9 @@ def infill_tokens(
     if hole.dtype.kind not in "biu" or not set(np.unique(hole).tolist()) <= {0, 1}:
         raise ValueError(f"{mask} is no mask; it holds true (or 1) where tokens are filled in, and false elsewhere")
     filled = loaded.infill_tokens(torch.from_numpy(given.astype(np.int64)), torch.from_numpy(hole != 0), num, seed, **options)
-    with out.open("wb") as file:
-        np.save(file, filled.numpy())
+    content = io.BytesIO()
+    np.save(content, filled.numpy())
+    write_file(out, content.getvalue())
 
 
 def infill_text(
@@ -56,7 +60,7 @@ def infill_text(
 def infill_lines(
     loaded: Model, path: Path, out: Path | None, num: int, seed: int | None, as_json: bool, **options: Any
 ) -> None:
-    """Each line's texts as soon as they are there; line k has the seed `seed + k`."""
+    """Each line's texts: on the screen as soon as they are there, in a file when all are. Line k has the seed `seed + k`."""
     records = _read_lines(path)
     codec = require_text_codec(loaded)
     for number, record in enumerate(records, 1):
@@ -64,12 +68,13 @@ def infill_lines(
             read_template(record["text"], codec, loaded.process.length)
         except ValueError as error:
             raise ValueError(f"line {number} of {path}: {error}") from None
-    with out.open("w", encoding="utf-8") if out is not None else nullcontext(sys.stdout) as file:
+    with replacing(out) if out is not None else nullcontext(sys.stdout.buffer) as file:
         for k, record in enumerate(tqdm(records, desc="infill", unit="text", delay=2.0, leave=False, dynamic_ncols=True)):
             filled = fill_text(
                 loaded, record["text"], num, None if seed is None else seed + k, probabilities=as_json, **options
             )
-            print(json.dumps({**record, **_fills(filled, as_json)}, ensure_ascii=False), file=file, flush=True)
+            file.write(json.dumps({**record, **_fills(filled, as_json)}, ensure_ascii=False).encode() + b"\n")
+            file.flush()
     if out is not None:
         print(f"{len(records)} text{'s' * (len(records) > 1)} in {out}")
 

@@ -42,7 +42,7 @@ def windows_of_data(loaded: Model, folder: Path, split: str, rows: int | None) -
 
 def only_bounds(figures: dict[str, Any]) -> dict[str, float | None]:
     """The bounds and their standard errors; None for the error of a single window."""
-    wanted = [name for name in figures if name.startswith(("bits", "standard"))]
+    wanted = [name for name in figures if name.startswith(("bits", "standard", "exact"))]
     return {name: None if math.isnan(figures[name]) else figures[name] for name in wanted}
 
 
@@ -56,8 +56,9 @@ def print_score(result: dict[str, Any]) -> None:
 
     counted = f", {result['characters']:,} characters" if "characters" in result else ""
     print(f"{result['rows']:,} windows of {result['length']} tokens: {result['tokens']:,} tokens{counted}")
-    print(f"{'at most, in bits':<18}{'per token':<18}{'per character' if counted else ''}".rstrip())
-    for name, bound in result["bounds"].items():
+    exact = all(bound["exact"] for bound in result["bounds"].values())  # by either kernel, then
+    print(f"{'in bits' if exact else 'at most, in bits':<18}{'per token':<18}{'per character' if counted else ''}".rstrip())
+    for name, bound in [("exactly", *list(result["bounds"].values())[:1])] if exact else result["bounds"].items():
         per_token = figure(bound, "bits_per_token", "standard_error")
         per_character = figure(bound, "bits_per_character", "standard_error_per_character")
         print(f"{name:<18}{per_token:<18}{per_character}".rstrip())

@@ -23,6 +23,7 @@ from glauber.cli.common import (
     calm_threads,
     chain_options,
     require_free,
+    require_new,
     save_images,
 )
 
@@ -50,6 +51,7 @@ def sample(
     from glauber.cli.watching import view
     from glauber.codec import is_image_codec
     from glauber.model import load
+    from glauber.storage import write_file
 
     calm_threads()
     if num < 1:
@@ -74,7 +76,7 @@ def sample(
             result["texts"] = loaded.decode(tokens)
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
-            (out / "samples.json").write_text(json.dumps(result) + "\n")
+            write_file(out / "samples.json", json.dumps(result).encode() + b"\n")
             result["files"] = [str(out / "samples.json")]
     _print_sample(result, as_json)
 
@@ -132,12 +134,12 @@ def infill(
     elif tokens is not None and mask is not None:
         if out is None:
             raise ValueError("say where to put the filled tokens, e.g. --out filled.npy")
-        _require_new(out, force)
+        require_new(out, force)
         infill_tokens(load(model), tokens, mask, out, None if num == 1 else num, seed, progress=not as_json, **options)
         result = {"tokens_file": str(out)}
     elif texts is not None:
         if out is not None:
-            _require_new(out, force)
+            require_new(out, force)
         infill_lines(load(model), texts, out, num, seed, as_json, **options)
         return
     else:
@@ -164,6 +166,7 @@ def vary(
     as_json: Json = False,
 ) -> None:
     """Noise a text part of the way, and let the chain bring it back another way."""
+    from glauber.infill import sweeps_to_vary
     from glauber.model import load
 
     calm_threads()
@@ -172,6 +175,7 @@ def vary(
     if not 0 <= strength <= 1:
         raise ValueError(f"strength is a share of the chain's steps, from 0 to 1, not {strength}")
     loaded = load(model)
+    sweeps = sweeps_to_vary(loaded, sweeps)
     options = chain_options(kernel, top_p, top_k, temperature) | {"sweeps": sweeps, "block": block, "order": order}
     schedule = loaded.schedule(sweeps, block, order)
     t = round(strength * len(schedule.times)) * schedule.block
@@ -221,11 +225,6 @@ def score(
         print(json.dumps(result))
     else:
         print_score(result)
-
-
-def _require_new(file: Path, force: bool) -> None:
-    if file.exists() and not force:
-        raise ValueError(f"{file} exists; name another file with --out, or add --force to replace it")
 
 
 def _print_sample(result: dict[str, Any], as_json: bool) -> None:

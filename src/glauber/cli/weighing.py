@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glauber.cli.common import Force, Json, app, print_table
+from glauber.cli.common import Force, Json, app, print_table, require_new
 
 
 @app.command()
@@ -20,12 +20,14 @@ def bench(
     force: Force = False,
 ) -> None:
     """Measure, side by side in one run; the tables of the docs."""
+    from glauber.storage import write_file
+
     if name not in ("train", "prepare"):
         raise ValueError(f"there is no bench {name!r}; there are: train, prepare")
     if (name == "prepare") != bool(text):
         raise ValueError("the bench prepare, and no other, needs a text: name one or several with --text")
-    if out is not None and out.exists() and not force:
-        raise ValueError(f"{out} exists; name another file with --out, or add --force to replace it")
+    if out is not None:
+        require_new(out, force)
     if name == "prepare":
         from glauber.bench_prepare import bench_prepare
 
@@ -35,7 +37,7 @@ def bench(
 
         figures = bench_train(seconds=1.0 if quick else 10.0, quick=quick)
     if out is not None:
-        out.write_text(json.dumps(figures, indent=2) + "\n")
+        write_file(out, json.dumps(figures, indent=2).encode() + b"\n")
 
 
 @app.command()

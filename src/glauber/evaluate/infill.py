@@ -89,10 +89,16 @@ def evaluate_fills(
         report["judges"].append(
             {
                 "judge": judge.name,
-                "fill": {"nll": math.fsum(ours) / len(ours), "all": ours},
-                "truth": {"nll": math.fsum(true) / len(true), "all": true},
+                "fill": _mean(ours, [fill.fill + fill.suffix for fill in fills]),
+                "truth": _mean(true, [fill.truth + fill.suffix for fill in fills]),
                 "difference": mean,
                 "difference_error": error if len(gaps) > 1 else None,
             }
         )
     return report
+
+
+def _mean(nll: list[float], judged: list[str]) -> dict[str, Any]:
+    """In nats per text, which a shorter fill makes less, and per character of what was judged, over all texts together."""
+    total = math.fsum(nll)
+    return {"nll": total / len(nll), "nll_per_character": total / max(1, sum(map(len, judged))), "all": nll}

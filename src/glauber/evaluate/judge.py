@@ -237,6 +237,7 @@ def _load(name: str, causal: bool = True) -> tuple[Any, Any]:
             tokenizer = transformers.AutoTokenizer.from_pretrained(where, **options)
             kind = transformers.AutoModelForCausalLM if causal else transformers.AutoModel
             options |= {"dtype": torch.float32, "output_loading_info": True}
+            options |= {} if "gguf_file" in options else {"use_safetensors": True}  # a pickle could run any code
             model, said = kind.from_pretrained(where, **options)
         except Exception as error:  # transformers has many kinds of failure, all of them the same to the user
             first = re.split(r"(?<=[.!?])\s", " ".join(str(error).split()))[0].rstrip(".")[:200]
@@ -266,6 +267,8 @@ def find_model(name: str) -> tuple[str, dict[str, Any]]:
         return str(path.parent), {"gguf_file": path.name}
     if path.is_dir() and not (path / "config.json").is_file():
         raise ValueError(f"{name} is no model's folder: it has no config.json")
+    if path.is_dir() and any(path.glob("*.bin")) and not any(path.glob("*.safetensors")):
+        raise ValueError(f"{name} has its weights in a .bin, a pickle that could run any code; save them as safetensors")
     if not path.exists() and not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name):
         raise ValueError(f"there is no folder {name}; give the judge's folder, .gguf file or hub id")
     return name, {}

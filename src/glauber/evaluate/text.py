@@ -27,6 +27,8 @@ class Texts:
     source: str
     texts: list[str]
     tokens: list[list[int]] | None = None
+    empty: int = 0
+    """How many others were left out, since nothing stood in them."""
 
 
 def read_texts(source: str | Path, codec: TextCodec | None = None, split: str = "valid") -> Texts:
@@ -85,11 +87,12 @@ def _samples(path: Path) -> Texts:
 
 
 def _some(texts: Texts) -> Texts:
-    empty = next((k for k, text in enumerate(texts.texts) if not text.strip()), None)
-    if not texts.texts or empty is not None:
-        which = "no text" if empty is None else f"an empty text, the {empty + 1}th"
-        raise ValueError(f"{texts.source} holds {which}; there is nothing to evaluate in it")
-    return texts
+    """Without the empty ones."""
+    there = [k for k, text in enumerate(texts.texts) if text.strip()]
+    if not there:
+        raise ValueError(f"{texts.source} holds no text; there is nothing to evaluate in it")
+    tokens = None if texts.tokens is None else [texts.tokens[k] for k in there]
+    return Texts(texts.source, [texts.texts[k] for k in there], tokens, len(texts.texts) - len(there))
 
 
 def passages(texts: Sequence[str], length: int) -> list[str]:
@@ -139,6 +142,8 @@ def evaluate_texts(
     """
     for name in [*judges, *([features] if features is not None else [])]:
         find_model(name)  # before anything that takes time
+    if len(samples.texts) < 2:
+        raise ValueError(f"{samples.source} holds only one text that is not empty; give at least two samples")
     length = int(np.median([len(text) for text in samples.texts]))
     held_out = spread(passages(reference.texts, length), 2 * len(samples.texts))
     if len(held_out) < 2:
@@ -146,8 +151,13 @@ def evaluate_texts(
     sides = {"samples": samples.texts, "reference": held_out[::2]}  # and MAUVE compares both with the rest
     rest = held_out[1::2]
     report: dict[str, Any] = {
-        name: {"source": source, "number": len(texts), "characters": float(np.mean([len(text) for text in texts]))}
-        for (name, texts), source in zip(sides.items(), (samples.source, reference.source), strict=True)
+        name: {
+            "source": given.source,
+            "number": len(texts),
+            "empty": given.empty,
+            "characters": float(np.mean([len(text) for text in texts])),
+        }
+        for (name, texts), given in zip(sides.items(), (samples, reference), strict=True)
     }
     for name, texts in sides.items():
         split = [words(text) for text in texts]

@@ -40,7 +40,7 @@ class Captured:
             return result
         if self.result is None:
             torch.cuda.empty_cache()  # the recording has memory of its own
-            with torch.cuda.graph(self.graph):
+            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):  # another thread reads data meanwhile
                 self.result = self.work()
         self.graph.replay()
         return self.result

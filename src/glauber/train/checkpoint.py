@@ -27,9 +27,12 @@ def write_checkpoint(
 ) -> None:
     """Write `step-…` into `folder`, then remove all but the newest `keep`. A failure leaves the older ones as they were.
 
-    All processes call it. The first one writes everything or, if `sharded`, each one what it holds.
+    All processes call it. The first one writes everything or, if `sharded`, each one what it holds. A whole one of the same
+    step stays: a run that is resumed at its end has nothing new to say, and replacing it would be a moment without any.
     """
     final = folder / f"step-{numbers['step']:08d}"
+    if any(world.gather(world.first and _is_whole(final))):
+        return
     unfinished = folder / f"{final.name}.unfinished"
     try:
         world.together(lambda: _begin(unfinished, list(tensors) if sharded else []) if world.first else None)
@@ -78,6 +81,15 @@ def _finish(unfinished: Path, final: Path, state: dict[str, Any], keep: int) -> 
     _sync(final.parent)
     for old in checkpoints(final.parent)[:-keep]:
         shutil.rmtree(old)
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether every file is there as it was written."""
+    try:
+        hashes = json.loads((path / STATE).read_text())["sha256"]
+        return all(_digest(path / f"{name}.safetensors") == digest for name, digest in hashes.items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
 
 
 def checkpoints(folder: Path) -> list[Path]:

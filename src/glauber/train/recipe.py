@@ -28,6 +28,10 @@ class ProcessSpec:
     smoothing: float = 1.0
     """Added to each count of a unigram law."""
 
+    def __post_init__(self) -> None:
+        if self.noise not in ("uniform", "unigram"):
+            raise ValueError(f"process.noise is uniform or unigram, not {self.noise!r}")
+
     def build(self, vocab: int, length: int, counts: Sequence[float] | Tensor | None = None) -> Process:
         """The process over `vocab` tokens and `length` sites; `counts` of the training tokens for a unigram law."""
         if self.noise == "uniform":
@@ -105,9 +109,22 @@ class TrainSpec:
             raise ValueError(f"train.parallel is {' or '.join(KINDS)}, not {self.parallel!r}")
         if self.seconds is not None and self.seconds <= 0:
             raise ValueError("train.seconds must be above 0")
+        for name in ("rate", "final_rate", "warmup", "decay", "eps", "weight_decay"):
+            if (value := getattr(self, name)) is not None and value < 0:
+                raise ValueError(f"train.{name} is 0 or more, not {value}")
+        if self.clip is not None and self.clip <= 0:
+            raise ValueError(f"train.clip is above 0, or none for no clipping, not {self.clip}")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"train.betas lie in [0, 1), not {self.betas}")
+        if not 0 <= self.ema < 1:
+            raise ValueError(f"train.ema lies in [0, 1), not {self.ema}")
+        if not 0 <= self.seed < 2**63:
+            raise ValueError(f"train.seed is 0 or more, and below 2^63, not {self.seed}")
 
 
 METHODS = ("ggm", "ar", "mlm")
+OWN_OBJECTIVE = {"ar": "reading", "mlm": "masked"}
+"""Of the methods that have only one."""
 
 
 @dataclass(frozen=True)
@@ -137,10 +154,10 @@ class Recipe:
         """The recipe with the objective and the chain that its method has."""
         if self.method == "ar":
             process = replace(self.process, sweeps=1, keep=0.0, last_keep=None, order="right")
-            return replace(self, objective="reading", process=process, network=replace(self.network, reads=True))
+            return replace(self, objective=OWN_OBJECTIVE["ar"], process=process, network=replace(self.network, reads=True))
         if self.method == "mlm":
             process = replace(self.process, keep=1.0, last_keep=None, order="right", noise="uniform")
-            return replace(self, objective="masked", process=process)
+            return replace(self, objective=OWN_OBJECTIVE["mlm"], process=process)
         return self
 
     def to_dict(self) -> dict[str, Any]:

@@ -232,13 +232,14 @@ def _loop(trainer: Trainer, model: Model, data: Data, out: Path, stopped: list[i
             losses.append(trainer.advance())
             trainer.seconds, stop = world.agree(trainer.seconds, bool(stopped))
             tokens += spec.batch * data.length
-            if trainer.step % LOG_EVERY == 0 or trainer.done:
+            validate = trainer.step % spec.evaluate_every == 0 or trainer.done
+            if trainer.step % LOG_EVERY == 0 or validate:
                 began = time.perf_counter()
                 loss, now = world.mean(torch.stack(losses).mean()).item(), time.perf_counter()
                 trainer.seconds += now - began  # a GPU runs behind; here we wait for it
                 record = {"step": trainer.step, "loss": loss, "tokens_per_second": tokens / (now - since), "rate": trainer.rate}
                 losses, since, tokens = [], now, 0
-                if trainer.step % spec.evaluate_every == 0 or trainer.done:
+                if validate:
                     record |= _validate(trainer, model, data, out)
                     since = time.perf_counter()
                 tell(record | {"seconds": trainer.seconds})

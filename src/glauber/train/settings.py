@@ -3,12 +3,14 @@
 import dataclasses
 import difflib
 import json
+import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from glauber.train.recipe import Recipe
+from glauber.train.recipe import OWN_OBJECTIVE, Recipe
 
 Config = TypeVar("Config")
 
@@ -18,7 +20,11 @@ def apply_settings(plan: Recipe, settings: Mapping[str, Any]) -> Recipe:
     names = _names(plan)
     for name in settings:
         _require_known(plan, name, names)
-    return _replace(plan, settings)
+    new = _replace(plan, settings)
+    own = OWN_OBJECTIVE.get(new.method)
+    if own is not None and settings.get("objective", own) not in (own, "dense"):  # dense, the default, says nothing
+        raise ValueError(f"the method {new.method} has the objective {own}, not {new.objective}; leave the objective out")
+    return new
 
 
 def parse_settings(words: Sequence[str]) -> dict[str, Any]:
@@ -81,21 +87,39 @@ def _replace(config: Config, settings: Mapping[str, Any], before: str = "") -> C
     for name, value in settings.items():
         here, _, rest = name.partition(".")
         groups.setdefault(here, {})[rest] = value
-    new = {}
+    new, kinds = {}, get_type_hints(type(config))
     for here, inside in groups.items():
-        old, name = getattr(config, here), before + here
-        new[here] = _same_kind(old, inside[""], name) if "" in inside else _replace(old, inside, f"{name}.")
+        name = before + here
+        new[here] = (
+            _same_kind(kinds[here], inside[""], name) if "" in inside else _replace(getattr(config, here), inside, f"{name}.")
+        )
     return dataclasses.replace(config, **new)  # type: ignore[type-var]
 
 
-def _same_kind(old: Any, new: Any, name: str) -> Any:
-    """Lists become tuples; a number stays a number and a text a text."""
-    if isinstance(new, list):
-        return tuple(new)
-    if isinstance(old, bool) != isinstance(new, bool) and old is not None and new is not None:
-        raise ValueError(f"{name} is {'yes or no: true or false' if isinstance(old, bool) else 'not a yes or no'}")
-    if isinstance(old, int) and not isinstance(old, bool) and not isinstance(new, int):
-        raise ValueError(f"{name} is a whole number, not {new!r}")
-    if isinstance(old, float) and not isinstance(new, int | float | str | None):
-        raise ValueError(f"{name} is a number, not {new!r}")
-    return float(new) if isinstance(old, float) and isinstance(new, int) else new
+def _same_kind(kind: Any, new: Any, name: str) -> Any:
+    """The value as it was declared: a list becomes a tuple, a whole number a number; what does not fit is refused."""
+    new, kinds = tuple(new) if isinstance(new, list) else new, get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    if not any(_fits(one, new) for one in kinds):
+        wanted = " or ".join(_WORDS[get_origin(one) or one] for one in kinds)
+        raise ValueError(f"{name} is {wanted}, not {json.dumps(new, default=str)}")
+    return float(new) if type(new) is int and int not in kinds else new
+
+
+_WORDS = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    tuple: "a list of numbers",
+    dict: "a group of settings",
+    type(None): "none",
+}
+
+
+def _fits(kind: Any, value: Any) -> bool:
+    if kind is float:
+        return type(value) in (int, float) and abs(value) <= sys.float_info.max
+    if get_origin(kind) is tuple and type(value) is tuple:
+        first, *rest = get_args(kind)
+        return (rest == [...] or len(value) == 1 + len(rest)) and all(_fits(first, each) for each in value)
+    return type(value) is (get_origin(kind) or kind)

@@ -192,8 +192,7 @@ class Trainer:
                 if key.rpartition("/")[0] == name
             }
             if kinds:
-                aside = "" if self.captured else "step"  # which AdamW keeps on the CPU unless it is recorded
-                self.optimizer.state[parameter] = {k: v.clone() if k == aside else v.to(self.device) for k, v in kinds.items()}
+                self.optimizer.state[parameter] = {k: v.to(self.device, copy=k == "step") for k, v in kinds.items()}
         if self.captured:
             self.change = Captured(self._change)
         self.step, self.seconds, self.average.updates = numbers["step"], numbers["seconds"], numbers["averaged"]

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glauber.cli.common import Json, app
+from glauber.cli.common import Json, app, require_new
 
 Cell = float | int | str | None
 
@@ -39,8 +39,8 @@ def evaluate(
     from glauber.evaluate.text import evaluate_texts, read_texts
     from glauber.storage import write_file
 
-    if out is not None and out.exists() and not force:
-        raise ValueError(f"{out} exists; name another file with --out, or add --force to replace it")
+    if out is not None:
+        require_new(out, force)
     partial = None if out is None else out.with_name(f"{out.name}.partial")
     if _holds_fills(samples):
         report = evaluate_fills(read_fills(samples), judge or [], partial, progress=not as_json)
@@ -95,6 +95,8 @@ def print_texts(report: dict[str, Any]) -> None:
         ("texts", [side["number"] for side in both]),
         ("characters of each", [side["characters"] for side in both]),
     ]
+    if any(side["empty"] for side in both):
+        rows.insert(1, ("empty texts, left out", [side["empty"] for side in both]))
     for k, judge in enumerate(both[0].get("judges", [])):
         ours = [side["judges"][k] for side in both]
         rows += [
@@ -140,7 +142,8 @@ def print_fills(report: dict[str, Any]) -> None:
         rows += [
             (f"judge {judge['judge']}"[:46], ["", ""]),
             ("  NLL of fill and what follows, nats", [judge["fill"]["nll"], judge["truth"]["nll"]]),
-            ("  more than the truth", [judge["difference"], None]),
+            ("  per character of these", [judge[side]["nll_per_character"] for side in ("fill", "truth")]),
+            ("  more than the truth, nats", [judge["difference"], None]),
             ("  standard error of that", [judge["difference_error"], None]),
         ]
     print_rows(["fills", "truth"], rows)

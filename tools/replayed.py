@@ -1,0 +1,55 @@
+"""Whether a training step that is recorded and replayed on a GPU is the step itself, to the bit.
+
+    python tools/replayed.py [--out FILE.json]
+
+Trains a small network for 40 steps without recording, and again with it, and compares losses and averaged weights.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from glauber.conditional import Transformer, TransformerConfig
+from glauber.process import NoiseLaw, Process, Schedule
+from glauber.train import Trainer, TrainSpec, captured
+from glauber.train.loop import InMemory
+
+STEPS = 40
+
+
+def trained(eager: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Losses (STEPS,) and all averaged weights, when the first `eager` steps are not recorded."""
+    captured.EAGER = eager
+    torch.manual_seed(0)
+    network = Transformer(TransformerConfig(vocab=97, length=64, width=64, layers=2, heads=2, reads=True)).cuda()
+    draw = np.random.default_rng(0)
+    rows = torch.from_numpy(draw.integers(3, size=(512, 64)).cumsum(1) % 97)
+    process = Process(Schedule.round_robin(64, 256, "linear"), NoiseLaw.uniform(97))
+    spec = TrainSpec(1000, 32, read_every=2, labels=0.3, warmup=10, clip=1.0, precision="bf16", accumulate=2)
+    trainer = Trainer(network, process, InMemory(rows), spec, compiled=True)
+    losses = torch.stack([trainer.advance() for _ in range(STEPS)])
+    return losses.cpu(), torch.cat([p.flatten() for p in trainer.average.network.parameters()]).cpu()
+
+
+def main() -> None:
+    """Compare, tell, and keep the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path)
+    out = parser.parse_args().out
+    (losses, weights), (again, same) = trained(STEPS), trained(STEPS)
+    replayed, moved = trained(3)
+    figures = {
+        "losses": losses.tolist(),
+        "twice_without_recording": {"loss": (losses - again).abs().max().item(), "weight": (weights - same).abs().max().item()},
+        "recorded": {"loss": (losses - replayed).abs().max().item(), "weight": (weights - moved).abs().max().item()},
+    }
+    print({name: value for name, value in figures.items() if name != "losses"})
+    if out is not None:
+        out.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
