@@ -9,6 +9,7 @@ Either may be interrupted: called again it goes on from where it was. DATA is wh
 
 import argparse
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,15 +31,17 @@ from glauber.train.run import run, shards_data
 from glauber.train.settings import apply_settings, parse_settings
 
 METHODS = ("ggm", "ar", "mlm")
-ROWS = 64  # sampled at once; an interruption costs no more
-SWEEPS = (1, 2, 4, 8, 16, 32, 64, 128)
-CURVE = 64  # samples for each number of sweeps
+ROWS = 256  # sampled at once; an interruption costs no more
+SWEEPS = {1: 256, 2: 256, 4: 64, 8: 64, 16: 32, 32: 32, 64: 32, 128: 32}  # and how many samples of each
 
 
 def train(args: argparse.Namespace) -> dict[str, Model]:
     """A model of each method, all with the same network, data, batch and time."""
     device, models = "cuda" if torch.cuda.is_available() else "cpu", {}
     for method in METHODS:
+        if (args.out / method / "model.safetensors").is_file():  # a model alone, without its run
+            models[method] = load(args.out / method, device)
+            continue
         settings = {"method": method, "train.seconds": args.seconds, "train.steps": 10**7, **parse_settings(args.set)}
         run(apply_settings(recipe("novels"), settings), shards_data(args.data), args.out / method, resume=True)
         models[method] = load(args.out / method, device)
@@ -59,8 +62,6 @@ def chains(model: Model) -> dict[str, Callable[[int, torch.Generator], tuple[tor
 
     if model.objective == "reading":
         return {"ar": chain(own, reading=True), "ar top-p 0.9": chain(own, reading=True, top_p=0.9)}
-    if model.objective == "masked":
-        return {f"gibbs {k}": chain(gibbs_process(model.process.vocab, L, k)) for k in SWEEPS}
     made = {
         "novels": chain(Process(Schedule.round_robin(L, L, 0.0, "right"), own.noise), reading=True),
         "novels top-p 0.9": chain(Process(Schedule.round_robin(L, L, 0.0, "right"), own.noise), reading=True, top_p=0.9),
@@ -76,18 +77,54 @@ def is_curve(name: str) -> bool:
     return name.startswith(("chain ", "gibbs "))
 
 
+def low_precision(model: Model) -> torch.autocast:
+    """bfloat16 on a GPU, as it was trained; draws are float64 everywhere."""
+    return torch.autocast(model.device.type, torch.bfloat16, enabled=model.device.type == "cuda")
+
+
+def keep_samples(folder: Path, name: str, part: int, tokens: torch.Tensor, calls: float, began: float) -> None:
+    """A file of samples."""
+    seconds = time.perf_counter() - began
+    path = folder / name.replace(" ", "_") / f"{part:05d}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_file(path, json.dumps({"name": name, "calls": calls, "seconds": seconds, "tokens": tokens.tolist()}).encode())
+    print(f"{name}: {part + len(tokens)}, {calls:.0f} calls each, {seconds:.1f} s", flush=True)
+
+
 def sample(model: Model, folder: Path, number: int) -> None:
-    """`number` samples of each of the model's chains, in files of ROWS rows."""
+    """`number` samples of each of the model's chains, in files of ROWS rows; fewer of many sweeps."""
+    if model.objective == "masked":
+        gibbs(model, folder, number)
+        return
     for name, draw in chains(model).items():
-        for part in range(0, min(number, CURVE) if is_curve(name) else number, ROWS):
-            path = folder / name.replace(" ", "_") / f"{part:05d}.json"
-            if path.is_file():
+        wanted = min(number, SWEEPS[int(name.split()[1])]) if is_curve(name) else number
+        for part in range(0, wanted, ROWS):
+            if (folder / name.replace(" ", "_") / f"{part:05d}.json").is_file():
                 continue
-            with torch.autocast(model.device.type, torch.bfloat16, enabled=model.device.type == "cuda"):
-                tokens, calls = draw(min(ROWS, number - part), torch.Generator().manual_seed(part))
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_file(path, json.dumps({"name": name, "calls": calls, "tokens": tokens.tolist()}).encode())
-            print(f"{name}: {part + len(tokens)} of {number}, {calls:.0f} calls each", flush=True)
+            began = time.perf_counter()
+            with low_precision(model):
+                tokens, calls = draw(min(ROWS, wanted - part), torch.Generator().manual_seed(part))
+            keep_samples(folder, name, part, tokens, calls, began)
+
+
+def gibbs(model: Model, folder: Path, number: int) -> None:
+    """Gibbs sampling knows no time, so one chain passes through the samples of every number of sweeps; its rows grow fewer."""
+    if (folder / f"gibbs_{max(SWEEPS)}").is_dir():
+        return
+    V, L, began = model.process.vocab, model.process.length, time.perf_counter()
+    x = gibbs_process(V, L, 1).noise.sample((number, L), torch.Generator().manual_seed(0)).to(model.device)
+    done = 0
+    for sweeps, wanted in SWEEPS.items():
+        x, process = x[:wanted], gibbs_process(V, L, sweeps - done).to(model.device)
+        with low_precision(model):
+            x = run_chain(
+                Denoiser(model.network),
+                process,
+                start=(x, process.schedule.steps),
+                generator=torch.Generator().manual_seed(sweeps),
+            )
+        done = sweeps
+        keep_samples(folder, f"gibbs {sweeps}", 0, x, float(sweeps * L), began)
 
 
 def fill(model: Model, rows: torch.Tensor, folder: Path) -> None:
@@ -107,7 +144,7 @@ def fill(model: Model, rows: torch.Tensor, folder: Path) -> None:
         process, filled = Process(schedule, model.process.noise).to(model.device), []
         for part in rows.split(ROWS):
             generator, clamp = torch.Generator().manual_seed(len(filled)), (given.expand(part.shape), part)
-            with torch.autocast(model.device.type, torch.bfloat16, enabled=model.device.type == "cuda"):
+            with low_precision(model):
                 x = run_chain(Denoiser(model.network), process, len(part), clamp=clamp, clamp_rule=rule, generator=generator)
             filled += x.tolist()
         codec, a, b = model.text_codec, 3 * L // 8, 5 * L // 8
@@ -129,8 +166,8 @@ def bounds(models: dict[str, Model], rows: torch.Tensor, path: Path) -> None:
         ("ar", "ar", {}),
         ("novels, one sweep in reading order", "ggm", {"sweeps": 1, "order": "right"}),
         ("novels, one sweep in random order", "ggm", {"sweeps": 1, "order": "random"}),
-        ("novels, four sweeps", "ggm", {}),
-        ("novels, four sweeps in random order", "ggm", {"order": "random"}),
+        ("novels, four sweeps in reading order", "ggm", {"sweeps": 4, "order": "right"}),
+        ("novels, four sweeps in random order", "ggm", {"sweeps": 4, "order": "random"}),
     ]
     for name, method, options in asked:
         if name in found:
@@ -143,12 +180,12 @@ def bounds(models: dict[str, Model], rows: torch.Tensor, path: Path) -> None:
         print(name, found[name]["reversal"], flush=True)
 
 
-def held_out(data: Path, test: Path, number: int) -> torch.Tensor:
+def held_out(model: Model, test: Path, number: int) -> torch.Tensor:
     """(number, L) rows of the test text, which do not overlap."""
-    shards = open_shards(data)
-    assert shards.codec is not None
-    ids = [token for text in read_texts(test).texts for token in [*shards.codec.encode(text), shards.codec.end]]
-    rows = torch.tensor(ids[: len(ids) // shards.length * shards.length]).view(-1, shards.length)
+    codec, L = model.text_codec, model.process.length
+    assert codec is not None
+    ids = [token for text in read_texts(test).texts for token in [*codec.encode(text), codec.end]]
+    rows = torch.tensor(ids[: len(ids) // L * L]).view(-1, L)
     return rows[torch.linspace(0, len(rows) - 1, min(number, len(rows))).round().long()]
 
 
@@ -206,11 +243,11 @@ def main() -> None:
         judge(args)
         return
     models = train(args)
-    rows = held_out(args.data, args.test, args.number)
-    bounds(models, rows, args.out / "bounds.json")
+    rows = held_out(models["ggm"], args.test, args.number)
     fill(models["ggm"], rows, args.out / "infill")
     for model in models.values():
         sample(model, args.out / "samples", args.number)
+    bounds(models, rows, args.out / "bounds.json")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ from glauber.storage import write_file
 from glauber.train import Trainer, TrainSpec
 
 LOSSES = ("binary", "marginal", "dense")
-MARKS = 24  # bounds of one run
 
 
 def curve(args: argparse.Namespace, objective: str, conditioning: str, rate: float) -> dict[str, Any]:
@@ -37,11 +36,11 @@ def curve(args: argparse.Namespace, objective: str, conditioning: str, rate: flo
     process = Process(Schedule.round_robin(shards.length, 4 * shards.length, 0.5), noise)
     precision = "bf16" if device.type == "cuda" else "fp32"
     spec = TrainSpec(10**9, args.batch, rate=rate, final_rate=rate / 10, seconds=args.seconds, clip=1.0, precision=precision)
-    trainer = Trainer(network, process, shards.rows("train"), spec, objective, compiled=device.type == "cuda")
+    trainer = Trainer(network, process, shards.rows("train"), spec, objective, compiled=args.compile)
     valid = shards.rows("valid")
     rows = torch.from_numpy(valid[np.arange(min(args.rows, len(valid)))]).to(device)
     points = []
-    for mark in args.seconds * np.geomspace(1 / 256, 1, MARKS):
+    for mark in args.seconds * np.geomspace(1 / 256, 1, args.marks):
         while trainer.seconds < mark:
             for _ in range(10):
                 loss = trainer.advance()
@@ -114,8 +113,9 @@ def main() -> None:
     parser.add_argument("--rates", default="1e-3,3e-3")
     parser.add_argument("--conditionings", default="time,survival")
     parser.add_argument("--losses", default=",".join(LOSSES))
-    for name, value in {"width": 128, "layers": 4, "heads": 4, "batch": 256, "rows": 256}.items():
+    for name, value in {"width": 128, "layers": 4, "heads": 4, "batch": 256, "rows": 256, "marks": 24}.items():
         parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--compile", action="store_true", help="which pays for a network that is not tiny")
     args = parser.parse_args()
     runs: list[dict[str, Any]] = json.loads(args.out.read_text())["runs"] if args.out.is_file() else []
     done = {(run["objective"], run["conditioning"], run["rate"]) for run in runs}

@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from glauber.chain import captured
 from glauber.conditional import Transformer, TransformerConfig
 from glauber.process import NoiseLaw, Process, Schedule
-from glauber.train import Trainer, TrainSpec, captured
+from glauber.train import Trainer, TrainSpec
 from glauber.train.loop import InMemory
 
 STEPS = 40

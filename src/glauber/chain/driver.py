@@ -1,7 +1,7 @@
 """Run the chain: Algorithm 2 of the paper, made general."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -9,12 +9,16 @@ from torch import Tensor
 
 from glauber.chain import kernels
 from glauber.chain.clamp import RULES, Clamp, clamped_sites
+from glauber.chain.counting import Counted
+from glauber.chain.engine import Walk, walk
 from glauber.chain.truncation import Truncation
-from glauber.conditional import Conditional, StepLaw
+from glauber.conditional import Conditional, Denoiser, Reader, StepLaw, Transformer
 from glauber.process import Process
-from glauber.process.draws import categorical, uniform
+from glauber.process.draws import Generator, categorical, uniform
 
 OnStep = Callable[[int, Tensor], None]
+WINDOW = 2**24
+"""Random numbers that are drawn ahead at once."""
 
 
 @torch.no_grad()
@@ -73,9 +77,12 @@ def run_chain(
     chain = _Chain(conditional, process, kernel, skip, labels, given, away, clamp_rule == "exact", truncation)
     if on_step is not None:
         on_step(t_start, x.clone())
-    for t in _bar(range(t_start - process.schedule.block, stop - 1, -process.schedule.block), progress):
-        u = uniform((2, len(x), process.schedule.block), generator, x.device)
-        x = chain.undo(x, t, u)
+    block = process.schedule.block
+    times = range(t_start - block, stop - 1, -block)
+    if on_step is None and chain.goes_ahead and len(x):
+        return chain.ahead(x, times, generator, progress)
+    for t in _bar(times, progress):
+        x = chain.undo(x, t, uniform((2, len(x), block), generator, x.device))
         if on_step is not None:
             on_step(t, x.clone())
     return x
@@ -142,7 +149,7 @@ class _Chain:
             called = (coin >= stay + stray) & (S > 0) if self._may_skip else torch.ones_like(free)
         asked = (called & free if self.skip else free).any(1).nonzero().squeeze(1)  # other rows need no network
         if len(asked):
-            told = self._told(x, survival)
+            told = self._told(x, survival, self.given)
             # A clamped site is evidence and no question: in its place a free one is asked about twice.
             questions = torch.where(free, sites, sites.gather(1, free.int().argmax(1, keepdim=True)))
             query = x[asked], time[asked], told[asked], questions[asked]
@@ -150,42 +157,76 @@ class _Chain:
             new = torch.where(called, new.index_copy(0, asked, categorical(law, draw[asked])), new)
         return x.scatter(1, sites, torch.where(free, new, now))
 
+    @property
+    def goes_ahead(self) -> bool:
+        """Whether every row may go at its own pace, see `engine`: its coins alone must say where the network is needed."""
+        alike = isinstance(_inner(self.conditional), Reader)  # reads all rows together
+        return self._may_skip and self.kernel == "heat-bath" and not alike
+
+    def ahead(self, x: Tensor, times: range, generator: Generator | None, progress: bool) -> Tensor:
+        """`undo` for all times, the same tokens with as few calls as can be."""
+        block, inner = self.process.schedule.block, _inner(self.conditional)
+        # What a recorded call does in Python happens once; we only know of our own network that this is all right.
+        recorded = x.is_cuda and isinstance(inner, Denoiser) and isinstance(inner.network, Transformer)
+        chain = replace(self, conditional=inner) if recorded else self
+
+        def ask(rows: Tensor, x: Tensor, time: Tensor, sites: Tensor, S: Tensor, now: Tensor) -> Tensor:
+            told = chain._told(x, chain.process.schedule.survival(time), self.given[rows])
+            return chain._law_if_called((x, time, told, sites), time, S, now, torch.zeros_like(S), check=not recorded)
+
+        window = max(1, WINDOW // (2 * len(x) * block))
+        for start in range(0, len(times), window):
+            part = times[start : start + window]
+            u = torch.stack([uniform((2, len(x), block), generator, x.device) for _ in part])
+            steps = Walk(self.process, x, part[0] + block, u, ~(self.given | self.absent), self.labels)
+            x = walk(steps, ask, recorded, lambda calls: _bar(calls, progress))
+            if recorded and isinstance(self.conditional, Counted):
+                self.conditional.calls += steps.calls
+                self.conditional.rows += steps.needed
+        return x
+
     def _law_if_called(
-        self, query: tuple[Tensor, Tensor, Tensor, Tensor], t: int, S: Tensor, now: Tensor, odds: Tensor
+        self,
+        query: tuple[Tensor, Tensor, Tensor, Tensor],
+        t: int | Tensor,
+        S: Tensor,
+        now: Tensor,
+        odds: Tensor,
+        check: bool = True,
     ) -> Tensor:
         """(rows, b, V) weights of the new tokens, given that the coin asked for the network."""
         pi = self.process.noise.probs
         steps = self.process.schedule.steps
         done = steps - t - self.process.schedule.block
-        log_law = self._ask(query)
+        log_law = self._ask(query, check)
         if isinstance(self.conditional, StepLaw):
-            return kernels.step(self.truncation(log_law, done, steps), now, odds)
+            return kernels.step(self.truncation(log_law, done, steps, check), now, odds)
         if self._on_mixture:
             log_p = kernels.mixture(log_law.exp(), S, pi).log()
-            return kernels.step(self.truncation(log_p, done, steps), now, odds)
-        clean = self.truncation(log_law, done, steps)
+            return kernels.step(self.truncation(log_p, done, steps, check), now, odds)
+        clean = self.truncation(log_law, done, steps, check)
         if self.labels:
             return clean
         if self._may_skip:
             return kernels.residual(clean, S, now, odds, pi)
         return kernels.step(kernels.mixture(clean, S, pi), now, odds)
 
-    def _ask(self, query: tuple[Tensor, Tensor, Tensor, Tensor]) -> Tensor:
+    def _ask(self, query: tuple[Tensor, Tensor, Tensor, Tensor], check: bool) -> Tensor:
         """The conditional's answer, (rows, b, V) in float64."""
         knows = self.conditional.step_law if isinstance(self.conditional, StepLaw) else self.conditional
         answer, due = knows(*query).double(), (*query[3].shape, self.process.vocab)
         if answer.shape != due:
             raise ValueError(f"the conditional answered with shape {tuple(answer.shape)} where {due} was due")
-        if not bool((answer.amax(-1) > -torch.inf).all()):  # NaN is not above anything
+        if check and not bool((answer.amax(-1) > -torch.inf).all()):  # NaN is not above anything
             raise ValueError("the conditional answered with NaN, or left some site no token; are its weights whole?")
         return answer
 
-    def _told(self, x: Tensor, survival: Tensor) -> Tensor:
+    def _told(self, x: Tensor, survival: Tensor, given: Tensor) -> Tensor:
         """(B, L) the survival that the network is told of each site."""
         if self.labels:
             survival = (x != self.process.noise.mask).double()
         elif self.exact_clamp:
-            survival = torch.where(self.given, 1.0, survival)
+            survival = torch.where(given, 1.0, survival)
         return torch.where(self.absent, 0.0, survival)
 
     @property
@@ -195,6 +236,11 @@ class _Chain:
     @property
     def _may_skip(self) -> bool:
         return self.skip and not self._on_mixture and not isinstance(self.conditional, StepLaw)
+
+
+def _inner(conditional: Conditional | StepLaw) -> Any:
+    """What is counted, where the calls are."""
+    return conditional.function if isinstance(conditional, Counted) else conditional
 
 
 def _absent(absent: Tensor | None, conditional: Conditional | StepLaw, process: Process) -> Tensor:
@@ -253,10 +299,10 @@ def _check_together(conditional: Conditional | StepLaw, process: Process, labels
             raise ValueError("the classifier was made for another process than the chain's; give it this one")
 
 
-def _bar(times: range, progress: bool) -> Iterable[int]:
+def _bar(steps: range, progress: bool) -> Iterable[int]:
     if not progress:
-        return times
+        return steps
     from tqdm.auto import tqdm
 
-    bar: Iterable[int] = tqdm(times, desc="chain", unit="step", delay=2.0, leave=False, dynamic_ncols=True)
+    bar: Iterable[int] = tqdm(steps, desc="chain", unit="step", delay=2.0, leave=False, dynamic_ncols=True)
     return bar

@@ -49,21 +49,35 @@ class Truncation:
     def active(self) -> bool:
         return set(self.temperature) != {1.0} or self.top_p < 1 or self.top_k is not None or bool(self.ban)  # type: ignore[arg-type]
 
-    def __call__(self, log_law: Tensor, done: int, steps: int) -> Tensor:
-        """Probabilities (..., V) from logarithms, when `done` of the chain's `steps` lie behind."""
+    def __call__(self, log_law: Tensor, done: int | Tensor, steps: int, check: bool = True) -> Tensor:
+        """Probabilities (B, ..., V) from logarithms, when `done` of the chain's `steps` lie behind, or (B,) behind each row.
+
+        check: see that the ban leaves some token, which makes a GPU wait.
+        """
         if not self.active:
             return log_law.exp()
         parts: tuple[float, ...] = self.temperature  # type: ignore[assignment]
-        logits = log_law / parts[done * len(parts) // steps]
+        logits = log_law / _part(parts, done, steps, log_law)
         if self.ban:
-            logits[..., list(self.ban)] = -torch.inf
-            if not bool((logits > -torch.inf).any(-1).all()):
+            for token in self.ban:  # one by one: a list would have to be brought to the GPU
+                logits[..., token] = -torch.inf
+            if check and not bool((logits > -torch.inf).any(-1).all()):
                 raise ValueError("a ban leaves no possible token at some site; ban fewer tokens")
         if self.top_k is not None and self.top_k < logits.shape[-1]:
             best = logits.topk(self.top_k)
             logits = torch.full_like(logits, -torch.inf).scatter(-1, best.indices, best.values)
         law = logits.softmax(-1)
         return keep_top_p(law, self.top_p) if self.top_p < 1 else law
+
+
+def _part(parts: Sequence[float], done: int | Tensor, steps: int, like: Tensor) -> float | Tensor:
+    """The part of the chain's `steps` in which those that are `done` end, (B, 1, ...) where each row has its own."""
+    if not isinstance(done, Tensor) or len(parts) == 1:
+        return parts[0] if isinstance(done, Tensor) else parts[done * len(parts) // steps]
+    number, own = done * len(parts) // steps, torch.zeros_like(done, dtype=like.dtype)
+    for k, part in enumerate(parts):
+        own = torch.where(number == k, part, own)
+    return own.view(-1, *[1] * (like.dim() - 1))
 
 
 def keep_top_p(law: Tensor, top_p: float) -> Tensor:

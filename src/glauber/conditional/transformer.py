@@ -139,6 +139,17 @@ class Transformer(nn.Module):
             raise ValueError(UNREAD)
         if sites is not None:
             x = x.scatter(1, sites, self.mask)
+        h, c = self.enter(x, t, survival)
+        for block in self.blocks:
+            h = block(h, c, self.cos, self.sin, reading)
+        if sites is not None:
+            h = h.gather(1, sites[..., None].expand(-1, -1, h.shape[-1]))
+        elif self.config.reads:
+            h = h[:, :-1]  # the answer about site j stands in slot j, left of the site's own
+        return self._answer(h, c, readout)
+
+    def enter(self, x: Tensor, t: Tensor, survival: Tensor) -> tuple[Tensor, Tensor]:
+        """What goes into the first block: (B, slots, D), and the condition (B, C)."""
         if self.config.conditioning == "survival":
             # A mask and a site of survival 0 tell the same, nothing; they look the same, too.
             survival = torch.where(x == self.mask, 0.0, survival)
@@ -149,15 +160,19 @@ class Transformer(nn.Module):
             h = self.embed(x) + per_site
         else:
             h, c = self.embed(x), self.condition(t)
-        if self.place is not None:
-            h = h + self.place
+        return h if self.place is None else h + self.place, c
+
+    def leave(self, h: Tensor, c: Tensor) -> Tensor:
+        """What goes into the head: the last features, levelled and modulated."""
+        shift, scale = self.final_modulation(c)[:, None].chunk(2, dim=-1)
+        return modulate(self.final_norm(h), shift, scale)
+
+    def compile_parts(self) -> None:
+        """Compile what comes before the blocks, one block for all of them, and what comes after; the weights stay in place."""
         for block in self.blocks:
-            h = block(h, c, self.cos, self.sin, reading)
-        if sites is not None:
-            h = h.gather(1, sites[..., None].expand(-1, -1, h.shape[-1]))
-        elif self.config.reads:
-            h = h[:, :-1]  # the answer about site j stands in slot j, left of the site's own
-        return self._answer(h, c, readout)
+            block.compile()
+        self.enter = torch.compile(self.enter)  # type: ignore[method-assign]
+        self.leave = torch.compile(self.leave)  # type: ignore[method-assign]
 
     def read(self, x: Tensor, cache: "Cache") -> Tensor:
         """Go on reading, without going over what the cache holds; what `forward` says of rows that are read.
@@ -183,8 +198,7 @@ class Transformer(nn.Module):
         return self._answer(h[:, -1:], c, None)[:, 0]
 
     def _answer(self, h: Tensor, c: Tensor, readout: Readout | None) -> Tensor:
-        shift, scale = self.final_modulation(c)[:, None].chunk(2, dim=-1)
-        features = modulate(self.final_norm(h), shift, scale)
+        features = self.leave(h, c)
         out: Tensor = self.head(features) if readout is None else readout(features, self.head)
         return out
 

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from glauber.chain.captured import Captured
 from glauber.conditional import CLASSIFIERS, Transformer, require_classifiable
 from glauber.objective import OBJECTIVES
 from glauber.process import Process
 from glauber.process.draws import Keyed, digest
 from glauber.train.average import Average
-from glauber.train.captured import Captured
 from glauber.train.order import shuffled
 from glauber.train.parallel import ALONE, World, cut_like, distribute, part_of_step
 from glauber.train.recipe import TrainSpec
@@ -59,9 +59,8 @@ class Trainer:
             require_classifiable(process)
         self.world, self.ours = world, world.rows(spec.batch, spec.accumulate)
         self.average = Average(network, spec.ema)
-        if compiled:  # block by block: one compilation serves all layers
-            for block in network.blocks:
-                block.compile()
+        if compiled:
+            network.compile_parts()
         self.forward = distribute(network, self.average.network, spec.parallel, world)
         self.step, self.seconds = 0, 0.0
         self.loss_of, self.options = _objective(objective, network, spec)

@@ -39,7 +39,8 @@ class Captured:
             torch.cuda.current_stream().wait_stream(self.stream)
             return result
         if self.result is None:
-            torch.cuda.empty_cache()  # the recording has memory of its own
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()  # the recording has memory of its own: give back what the first calls held
             with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):  # another thread reads data meanwhile
                 self.result = self.work()
         self.graph.replay()
