@@ -44,15 +44,17 @@ SETTINGS = {
 
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("window", [2**24, 3 * 2 * ROWS])
-def test_rows_that_go_ahead_give_the_tokens_of_one_step_after_the_other(name, window, monkeypatch):
+@pytest.mark.parametrize("ahead", [1, 2, 5])
+def test_rows_that_go_ahead_give_the_tokens_of_one_step_after_the_other(name, window, ahead, monkeypatch):
     monkeypatch.setattr(driver, "WINDOW", window)  # random numbers for three steps at once, or for all
     schedule, options = SETTINGS[name]
     process, rows = Process(schedule, NOISE), None if "start" in options else ROWS
     results = []
     for on_step in (lambda t, x: None, None):  # to be shown every state, all rows must go together
         counted, generator = Counted(Denoiser(network())), torch.Generator().manual_seed(3)
-        x = run_chain(counted, process, rows, generator=generator, on_step=on_step, **options)
-        results.append((x.tolist(), counted.rows, torch.rand((), generator=generator).item()))
+        x = run_chain(counted, process, rows, generator=generator, on_step=on_step, ahead=ahead, **options)
+        rows_used = counted.rows if ahead == 1 else None  # guesses cost rows
+        results.append((x.tolist(), rows_used, torch.rand((), generator=generator).item()))
     assert results[0] == results[1]
 
 
@@ -63,6 +65,21 @@ def test_fewer_calls_are_made_when_rows_go_ahead():
     run_chain(ahead, process, ROWS, generator=torch.Generator().manual_seed(0))
     assert ahead.rows == together.rows
     assert ahead.calls < together.calls
+
+
+def test_guesses_of_independent_sites_are_right_the_second_time():
+    """Whatever the state, the draw is the same; so a window of k steps is guessed in one call, and taken by the next."""
+    law = torch.tensor([0.1, 0.2, 0.3, 0.15, 0.25]).double().log()
+    counted = Counted(lambda x, t, survival, sites: law.expand(*sites.shape, V))
+    process = Process(Schedule.round_robin(L, 50 * L, 1.0), NOISE)  # needs the network at every step
+    run_chain(counted, process, 1, generator=torch.Generator().manual_seed(0), ahead=10)
+    assert counted.calls <= 2 * 50 * L / 10 + 1
+
+
+@pytest.mark.parametrize("ahead", [0, -1, 1.5])
+def test_a_look_ahead_of_no_step_is_refused(ahead):
+    with pytest.raises(ValueError, match="ahead must be 1 or more"):
+        run_chain(Denoiser(network()), Process(Schedule.round_robin(L, L, 0.0), NOISE), 1, ahead=ahead)
 
 
 def test_the_last_state_is_refused_if_some_law_was_not_one():

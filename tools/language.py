@@ -23,7 +23,8 @@ from glauber.chain import Counted, run_chain
 from glauber.conditional import Denoiser
 from glauber.data import open_shards
 from glauber.evaluate.infill import evaluate_fills, read_fills
-from glauber.evaluate.text import Texts, evaluate_texts, read_texts
+from glauber.evaluate.judge import Judge
+from glauber.evaluate.text import Texts, evaluate_texts, passages, read_texts
 from glauber.score import Windows, characters, score_windows
 from glauber.storage import write_file
 from glauber.train.recipe import recipe
@@ -31,6 +32,7 @@ from glauber.train.run import run, shards_data
 from glauber.train.settings import apply_settings, parse_settings
 
 METHODS = ("ggm", "ar", "mlm")
+PASSAGE = 825  # characters of real text, about 256 tokens
 ROWS = 256  # sampled at once; an interruption costs no more
 SWEEPS = {1: 256, 2: 256, 4: 64, 8: 64, 16: 32, 32: 32, 64: 32, 128: 32}  # and how many samples of each
 
@@ -194,7 +196,9 @@ def judge(args: argparse.Namespace) -> None:
     codec, path = open_shards(args.data).codec, args.out / "language.json"
     assert codec is not None
     found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {"samples": {}, "infill": {}}
-    reference, known = read_texts(args.test), read_texts(args.train)
+    judges = [Judge(name, progress=True) for name in args.judge]
+    real, known = read_texts(args.test), read_texts(args.train)
+    reference = Texts(real.source, passages(real.texts, PASSAGE))  # the same for all sets, so judged once
     for folder in sorted((args.out / "samples").iterdir()):
         parts = [json.loads(file.read_text()) for file in sorted(folder.iterdir())]
         name, tokens = parts[0]["name"], [row for part in parts for row in part["tokens"]]
@@ -202,12 +206,12 @@ def judge(args: argparse.Namespace) -> None:
             continue
         ours = Texts(name, [codec.decode(row) for row in tokens], tokens)
         about = None if is_curve(name) else known  # which takes half a minute each time
-        report = evaluate_texts(ours, reference, args.judge, about, codec, args.features, args.out / "verdicts", progress=True)
+        report = evaluate_texts(ours, reference, judges, about, codec, args.features, args.out / "verdicts", progress=True)
         found["samples"][name] = report | {"calls": float(np.mean([part["calls"] for part in parts]))}
         write_file(path, json.dumps(found, indent=1).encode())
     for file in sorted((args.out / "infill").glob("*.jsonl")):
         if file.stem not in found["infill"]:
-            found["infill"][file.stem] = evaluate_fills(read_fills(file), args.judge, args.out / "verdicts", progress=True)
+            found["infill"][file.stem] = evaluate_fills(read_fills(file), judges, args.out / "verdicts", progress=True)
             write_file(path, json.dumps(found, indent=1).encode())
     print_table(found)
 

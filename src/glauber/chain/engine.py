@@ -1,13 +1,22 @@
-"""The chain with the exact skip, every row at its own pace: a call of the network always answers for a full batch.
+"""The chain with the exact skip, every row at its own pace and some steps ahead: the same tokens with fewer, fuller calls.
 
 With the heat bath, the coin of a step alone says whether the step needs the network (identity 5), and what it writes if not.
 All coins are known before the first call. So each row goes straight to its own next step that needs the network; what the
-silent steps in between wrote is looked up. Token for token the result is that of one step after the other.
+silent steps in between wrote is looked up.
+
+A call may also answer for a row's next k such steps, each on the state that is guessed for it. A step's draw is a function of
+its state and of random numbers that are fixed; so the answers count up to the first that was guessed wrong, and that one
+counts, too. What was drawn on a wrong state is the next guess: sites far apart hardly depend on each other, and mostly it is
+right.
+
+Either way the result is, token for token, that of one step after the other.
 
 Shapes: n steps, B rows, b sites a step, L sites. Step s of a walk from time `begin` undoes the visits at begin - b (s + 1).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,6 +27,25 @@ from glauber.process.draws import categorical
 
 Ask = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 """(rows, x, t, sites, S, now) → (rows, b, V) weights of the new tokens of these rows, given that the network is called."""
+LOOK = 8
+"""Recorded calls between two looks at whether all is done, each of which makes a GPU wait."""
+UNKNOWN = -1
+
+
+class Query(NamedTuple):
+    """A step that needs the network, for some rows: their state before it, and what belongs to the step."""
+
+    x: Tensor  # (R, L)
+    step: Tensor  # (R,)
+    live: Tensor  # (R, 1) whether there is such a step
+    sites: Tensor  # (R, b)
+    now: Tensor  # (R, b) the tokens there
+    written: Tensor  # (R, b) bool, sites whose new token is not known from the coin
+    known: Tensor  # (R, b) what the others become
+
+    def after(self, drawn: Tensor) -> Tensor:
+        """(R, b) the new tokens, if the network's were `drawn`."""
+        return torch.where(self.live, torch.where(self.written, drawn, self.known), self.now)
 
 
 class Walk:
@@ -27,11 +55,12 @@ class Walk:
         x: (B, L) the state at time `begin`, which is changed in place.
         free: (B, L) sites that are drawn.
         labels: silent steps write the mask instead of a noise token.
+        ahead: k, how many steps of each row one call answers for.
     """
 
-    def __init__(self, process: Process, x: Tensor, begin: int, u: Tensor, free: Tensor, labels: bool):
+    def __init__(self, process: Process, x: Tensor, begin: int, u: Tensor, free: Tensor, labels: bool, ahead: int = 1):
         schedule, noise = process.schedule, process.noise
-        self.schedule, self.x, self.begin, self.n, self.free = schedule, x, begin, len(u), free
+        self.schedule, self.x, self.begin, self.n, self.free, self.ahead = schedule, x, begin, len(u), free, ahead
         self.rank = schedule.order.argsort()  # where each site stands in the order
         times = self.times(torch.arange(self.n, device=x.device))
         visits = times[:, None] + torch.arange(schedule.block, device=x.device)
@@ -39,64 +68,93 @@ class Walk:
         coin, self.draw = u.unbind(1)  # (n, B, b)
         self.called = (coin >= 1 - signal) & free[:, schedule.site(visits)].transpose(0, 1)
         self.silent = torch.full_like(coin, noise.mask, dtype=torch.int64) if labels else noise.draw(self.draw)
-        self.due = self._due(self.called.any(-1))
-        self.calls, self.row = len(self.due), torch.arange(len(x), device=x.device)
-        self.call, self.before = torch.zeros(1, dtype=torch.int64, device=x.device), torch.full_like(self.row, -1)
+        self.row = torch.arange(len(x), device=x.device)
+        needed = self.called.any(-1)
+        self.due, self.number = self._due(needed), needed.sum(0)
+        self.calls = len(self.due) - ahead  # of the row that has most
+        self.done, self.before = torch.zeros_like(self.row), torch.full_like(self.row, -1)
+        self.guess = torch.full((len(self.due), *self.x.shape[:1], schedule.block), UNKNOWN, device=x.device)
 
     def _due(self, needed: Tensor) -> Tensor:
-        """(calls, B) the step of each row's c-th call; n where the row has no more."""
+        """(calls + k, B) the step of each row's c-th call; n where the row has no more."""
         most = int(needed.sum(0).max()) if needed.numel() else 0
         step, row = needed.nonzero(as_tuple=True)
-        due = torch.full((most, needed.shape[1]), self.n, device=needed.device)
+        due = torch.full((most + self.ahead, needed.shape[1]), self.n, device=needed.device)
         due[needed.cumsum(0)[step, row] - 1, row] = step
         return due
 
     @property
-    def needed(self) -> int:
-        """Rows that go through the network in all."""
-        return int((self.due < self.n).sum())
+    def finished(self) -> bool:
+        return bool((self.done >= self.number).all())
 
     def times(self, step: Tensor) -> Tensor:
         return self.begin - self.schedule.block * (step + 1)
 
     def advance(self, ask: Ask, all_rows: bool) -> Tensor:
-        """Every row to its next call, and through it. Rows that have no more are left out, or asked for nothing (`all_rows`,
-        where shapes must not change). Whether every law could be drawn from, a scalar tensor."""
-        step = self.due.index_select(0, self.call)[0]
-        self._settle(step)
-        rows = self.row if all_rows else (step < self.n).nonzero().squeeze(1)
-        live, at = step[rows] < self.n, step[rows].clamp_max(self.n - 1)
-        x, time = self.x[rows], self.times(at)
-        sites = self.schedule.sites(time)
+        """Every row through its next calls, as many as can be. Rows that have no more are left out, or asked for nothing
+        (`all_rows`, where shapes must not change). Whether every law could be drawn from, a scalar tensor."""
+        rows = self.row if all_rows else (self.done < self.number).nonzero().squeeze(1)
+        x, before, number = self.x[rows], self.before[rows], self.done[rows]
+        queries, guesses = [], []
+        for k in range(self.ahead):
+            place = (number + k).clamp_max(len(self.due) - 1)
+            query = self._query(x, self.due[place, rows], before, rows)
+            guess = self.guess[place, rows]
+            guesses.append(query.after(torch.where(guess == UNKNOWN, query.now, guess)))
+            queries.append(query)
+            x, before = query.x.scatter(1, query.sites, guesses[-1]), query.step
+        drawn, healthy = self._draw(queries, rows, ask)
+        made = [query.after(tokens) for query, tokens in zip(queries, drawn, strict=True)]
+        for k, tokens in enumerate(drawn):
+            self.guess[(number + k).clamp_max(len(self.due) - 1), rows] = tokens
+        right = torch.stack([(a == b).all(-1) for a, b in zip(made, guesses, strict=True)]).long()  # (k, R)
+        last = right[:-1].cumprod(0).sum(0)  # the last answer that counts
+        taken = (last, torch.arange(len(rows), device=last.device))
+        x, sites, new, step = (
+            torch.stack(part)[taken]
+            for part in ([q.x for q in queries], [q.sites for q in queries], made, [q.step for q in queries])
+        )
+        self.x.index_copy_(0, rows, x.scatter(1, sites, new))
+        self.before.index_copy_(0, rows, step)
+        self.done.index_copy_(0, rows, torch.minimum(number + last + 1, self.number[rows]))
+        return healthy
+
+    def _query(self, x: Tensor, step: Tensor, before: Tensor, rows: Tensor) -> Query:
+        """What step (R,) asks, if x (R, L) is the state after the step `before`."""
+        x = self._settled(x, step, before, rows)
+        at, live = step.clamp_max(self.n - 1), (step < self.n)[:, None]
+        sites = self.schedule.sites(self.times(at))
         now, free = x.gather(1, sites), self.free[rows].gather(1, sites)
+        return Query(x, step, live, sites, now, self.called[at, rows], torch.where(free, self.silent[at, rows], now))
+
+    def _draw(self, queries: list[Query], rows: Tensor, ask: Ask) -> tuple[tuple[Tensor, ...], Tensor]:
+        """(R, b) new tokens for each query, all from one call; and whether every law could be drawn from."""
+        x, step, _, sites, now, written, _ = (torch.cat(part) for part in zip(*queries, strict=True))
+        every = rows.repeat(len(queries))
+        at, free = step.clamp_max(self.n - 1), self.free[every].gather(1, sites)
         # A clamped site is evidence and no question: in its place a free one is asked about twice.
         questions = torch.where(free, sites, sites.gather(1, free.int().argmax(1, keepdim=True)))
-        S = self.schedule.survival(time).gather(1, sites)
-        law = ask(rows, x, time, questions, S, now)
-        drawn = torch.where(self.called[at, rows], categorical(law, self.draw[at, rows]), self.silent[at, rows])
-        self.x.index_copy_(0, rows, x.scatter(1, sites, torch.where(free & live[:, None], drawn, now)))
-        self.before.copy_(step)
-        self.call += 1
+        time = self.times(at)
+        law = ask(every, x, time, questions, self.schedule.survival(time).gather(1, sites), now)
         total = law.sum(-1)
-        return ((total > 0) & (total < torch.inf)).all()
+        healthy = ((total > 0) & (total < torch.inf) | ~written).all()
+        return categorical(law, self.draw[at, every]).chunk(len(queries)), healthy
 
-    def _settle(self, step: Tensor) -> None:
-        """What the silent steps since the last call wrote, in place: x becomes each row's state before `step` (B,)."""
+    def _settled(self, x: Tensor, step: Tensor, before: Tensor, rows: Tensor) -> Tensor:
+        """x, the state after the step `before` (R,), with what the silent steps from there to `step` (R,) wrote."""
         b, L = self.schedule.block, self.schedule.length
-        since = (self.rank // b * b - self.times(step)[:, None] - 1) % L + 1  # how much later in time the site was last visited
-        last = step[:, None] - since // b  # (B, L) the step that did
-        written = (last >= 0) & (last > self.before[:, None]) & self.free
-        token = self.silent[last.clamp_min(0), self.row[:, None], self.rank % b]
-        self.x.copy_(torch.where(written, token, self.x))
+        since = (self.rank // b * b - self.times(step)[:, None] - 1) % L + 1  # how much later in time a site was last visited
+        last = step[:, None] - since // b  # (R, L) the step that did
+        written = (last >= 0) & (last > before[:, None]) & self.free[rows]
+        return torch.where(written, self.silent[last.clamp_min(0), rows[:, None], self.rank % b], x)
 
     def finish(self) -> Tensor:
         """The state after all steps."""
-        self._settle(torch.full_like(self.before, self.n))
-        return self.x
+        return self._settled(self.x, torch.full_like(self.before, self.n), self.before, self.row)
 
 
-def walk(steps: Walk, ask: Ask, recorded: bool, bar: Callable[[range], Iterable[int]]) -> Tensor:
-    """The whole walk. `recorded`: on a GPU one call is recorded, and replayed for the others."""
+def walk(steps: Walk, ask: Ask, recorded: bool, bar: Callable[[int], AbstractContextManager[Any]]) -> tuple[Tensor, int]:
+    """The state after the whole walk, and the network's calls. `recorded`: on a GPU one call is recorded and replayed."""
     recorded = recorded and steps.calls > 2 * EAGER
     healthy = torch.ones((), dtype=torch.bool, device=steps.x.device)
 
@@ -104,8 +162,16 @@ def walk(steps: Walk, ask: Ask, recorded: bool, bar: Callable[[range], Iterable[
         return healthy.logical_and_(steps.advance(ask, all_rows=recorded))
 
     advance: Callable[[], Tensor] = Captured(one) if recorded else one
-    for _ in bar(range(steps.calls)):
-        advance()
+    calls, done, in_step = 0, 0, steps.ahead == 1  # then every row makes one call each time
+    with bar(steps.calls) as shown:
+        while calls < steps.calls if in_step else not steps.finished:
+            batch = min(LOOK if recorded else 1, steps.calls - calls) if in_step else LOOK if recorded else 1
+            for _ in range(batch):
+                advance()
+            calls += batch
+            now = calls if in_step else int(torch.minimum(steps.done, steps.number).max())
+            shown.update(now - done)
+            done = now
     if not bool(healthy):
         raise ValueError("the conditional answered with NaN, or left some site no token; are its weights whole?")
-    return steps.finish()
+    return steps.finish(), calls

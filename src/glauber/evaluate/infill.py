@@ -65,7 +65,7 @@ def read_fills(path: Path) -> list[Fill]:
 
 
 def evaluate_fills(
-    fills: Sequence[Fill], judges: Sequence[str], partial: Path | None = None, progress: bool = False
+    fills: Sequence[Fill], judges: Sequence[str | Judge], partial: Path | None = None, progress: bool = False
 ) -> dict[str, Any]:
     """Recovery in the model's tokens where the file has them and else in words, and each judge's NLL beside the truth's."""
     in_tokens = all(fill.fill_tokens is not None and fill.truth_tokens for fill in fills)
@@ -81,7 +81,7 @@ def evaluate_fills(
     }
     ledger = Ledger(partial)
     for name in judges:
-        judge = Judge(name, progress)
+        judge = name if isinstance(name, Judge) else Judge(name, progress)
         ours, true = given_both_sides(judge, fills, ledger, progress)
         gaps = [a - b for a, b in zip(ours, true, strict=True)]
         mean = math.fsum(gaps) / len(gaps)

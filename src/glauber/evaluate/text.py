@@ -124,7 +124,7 @@ def spread(passages: Sequence[str], number: int) -> list[str]:
 def evaluate_texts(
     samples: Texts,
     reference: Texts,
-    judges: Sequence[str] = (),
+    judges: Sequence[str | Judge] = (),
     train: Texts | None = None,
     codec: TextCodec | None = None,
     features: str | None = None,
@@ -134,14 +134,15 @@ def evaluate_texts(
     """Every figure of the samples, and of as many passages of real text of their length.
 
     Args:
-        judges: causal language models, see `Judge`; the first also gives the features for MAUVE.
+        judges: causal language models, see `Judge`, by name or loaded; the first also gives the features for MAUVE.
         train: the training text, for what of the samples it knows.
         codec: of the model; entropy is then that of its tokens, else of the first judge's, or of words.
         features: a sentence encoder for MAUVE instead.
         partial: a file that keeps the verdicts, from which an interrupted evaluation goes on.
     """
     for name in [*judges, *([features] if features is not None else [])]:
-        find_model(name)  # before anything that takes time
+        if isinstance(name, str):
+            find_model(name)  # before anything that takes time
     if len(samples.texts) < 2:
         raise ValueError(f"{samples.source} holds only one text that is not empty; give at least two samples")
     length = int(np.median([len(text) for text in samples.texts]))
@@ -180,7 +181,7 @@ def _judge(
     report: dict[str, Any],
     sides: dict[str, list[str]],
     rest: list[str],
-    judges: Sequence[str],
+    judges: Sequence[str | Judge],
     features: bool,
     ledger: Ledger,
     progress: bool,
@@ -188,7 +189,7 @@ def _judge(
     """Each judge's figures of each side, and MAUVE by the first judge's features; the first judge."""
     first = None
     for name in judges:
-        judge = Judge(name, progress)
+        judge = name if isinstance(name, Judge) else Judge(name, progress)
         wanted = features and first is None and min(len(rest), *map(len, sides.values())) >= FEWEST
         found = {}
         for side, texts in (sides | {"rest": rest} if wanted else sides).items():
