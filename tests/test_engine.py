@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from glauber.bench import bench_sample
 from glauber.chain import Counted, driver, run_chain
 from glauber.conditional import Denoiser, Transformer, TransformerConfig
 from glauber.process import NoiseLaw, Process, Schedule
@@ -86,3 +87,12 @@ def test_the_last_state_is_refused_if_some_law_was_not_one():
     process = Process(Schedule.round_robin(L, L, 0.0), NOISE)
     with pytest.raises(ValueError, match="NaN"):
         run_chain(lambda x, t, s, sites: torch.full((*sites.shape, V), torch.nan), process, ROWS)
+
+
+def test_the_bench_weighs_the_chain_against_the_bare_network():
+    rows = bench_sample(seconds=0.05, quick=True)["rows"]
+    assert {row["network"] for row in rows} == {"large", "small"}
+    for row in rows:
+        assert row["forward_seconds"] > 0
+        assert row["ratio"] == row["call_seconds"] / row["forward_seconds"]
+        assert row["calls_per_sample"] == pytest.approx(1.875 * row["length"])  # Σ of ½^k over four sweeps

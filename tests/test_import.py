@@ -80,10 +80,11 @@ ALLOWED: dict[str, set[str]] = {
     "objective": {"process", "conditional"},
     "chain": {"process", "conditional"},
     "data": {"codec"},
-    "baseline": {"process", "conditional", "objective", "chain"},
-    "evaluate": {"process", "conditional", "objective", "chain", "codec", "data", "baseline"},
+    "baseline": {"process", "conditional", "objective", "chain", "evaluate"},
+    "evaluate": {"process", "conditional", "objective", "chain", "codec", "data"},
     "train": {"process", "conditional", "objective", "chain", "codec", "data", "evaluate", "baseline", ""},
-    "cli": {"process", "conditional", "objective", "chain", "codec", "data", "evaluate", "baseline", "train", ""},
+    "bench": {"process", "conditional", "objective", "chain", "codec", "data", "evaluate", "baseline", "train", ""},
+    "cli": {"bench", "process", "conditional", "objective", "chain", "codec", "data", "evaluate", "baseline", "train", ""},
 }
 """Which folder may import which others; see the shape of the code in the design. A run ends in a model, so train knows it."""
 

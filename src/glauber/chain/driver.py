@@ -1,7 +1,9 @@
 """Run the chain: Algorithm 2 of the paper, made general."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -307,6 +309,9 @@ def _check_together(conditional: Conditional | StepLaw, process: Process, labels
 
 
 def _bar(total: int, progress: bool) -> Any:
+    """A progress bar to be updated, or something that only looks like one: a chain alone needs no more than torch."""
+    if not progress:
+        return nullcontext(SimpleNamespace(update=lambda number=1: None))
     from tqdm.auto import tqdm
 
-    return tqdm(total=total, desc="chain", unit="step", delay=2.0, leave=False, dynamic_ncols=True, disable=not progress)
+    return tqdm(total=total, desc="chain", unit="step", delay=2.0, leave=False, dynamic_ncols=True)

@@ -12,7 +12,8 @@ from glauber.cli.common import Force, Json, app, print_table, require_new
 @app.command()
 def bench(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="train: against the card's limit; prepare: against the tokenizers library.")
+        str,
+        typer.Argument(metavar="NAME", help="train and sample: against the card's limit; prepare: against tokenizers."),
     ],
     text: Annotated[list[str] | None, typer.Option(help="For prepare: a text, or several; used again up to 100 MB.")] = None,
     out: Annotated[Path | None, typer.Option(help="A JSON file for the raw figures.")] = None,
@@ -22,19 +23,19 @@ def bench(
     """Measure, side by side in one run; the tables of the docs."""
     from glauber.storage import write_file
 
-    if name not in ("train", "prepare"):
-        raise ValueError(f"there is no bench {name!r}; there are: train, prepare")
+    if name not in ("train", "sample", "prepare"):
+        raise ValueError(f"there is no bench {name!r}; there are: train, sample, prepare")
     if (name == "prepare") != bool(text):
         raise ValueError("the bench prepare, and no other, needs a text: name one or several with --text")
     if out is not None:
         require_new(out, force)
+    from glauber.bench import bench_prepare, bench_sample, bench_train
+
     if name == "prepare":
-        from glauber.bench_prepare import bench_prepare
-
         figures = bench_prepare(text or [], quick)
+    elif name == "sample":
+        figures = bench_sample(seconds=0.2 if quick else 4.0, quick=quick)
     else:
-        from glauber.bench import bench_train
-
         figures = bench_train(seconds=1.0 if quick else 10.0, quick=quick)
     if out is not None:
         write_file(out, json.dumps(figures, indent=2).encode() + b"\n")

@@ -1,7 +1,5 @@
 """How fast training is, against the card's own matrix products and against a plain loop, in one run."""
 
-import gc
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from glauber.bench.timing import clear, device_name, matmul_rate, memory, seconds_per_call
 from glauber.conditional import Transformer, TransformerConfig
 from glauber.data import prepare
 from glauber.process import NoiseLaw, Process, Schedule
@@ -41,7 +40,7 @@ def bench_train(seconds: float = 10.0, quick: bool = False) -> dict[str, Any]:
             row |= {"network": name, "share_of_matmul": row["flops_per_second"] / rate}
             rows.append(row)
             print(_line(row), flush=True)
-    return {"device": _device_name(device), "torch": torch.__version__, "matmul_flops_per_second": rate, "rows": rows}
+    return {"device": device_name(device), "torch": torch.__version__, "matmul_flops_per_second": rate, "rows": rows}
 
 
 def measure(
@@ -49,10 +48,7 @@ def measure(
 ) -> dict[str, Any]:
     """One row: a few steps to warm up, then steps for about `seconds`."""
     torch.manual_seed(0)
-    if device.type == "cuda":
-        gc.collect()  # what the row before has left
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
+    clear(device)
     network = Transformer(config).to(device)
     process = Process(Schedule.round_robin(config.length, 4 * config.length), NoiseLaw.uniform(config.vocab))
     with TemporaryDirectory() as folder:
@@ -67,8 +63,8 @@ def measure(
                 fixed = trainer.batch()
                 trainer.batch = lambda: fixed  # type: ignore[method-assign]
             step = trainer.advance
-        per_step = _time(step, device, seconds)
-    used, held = _memory(device)
+        per_step = seconds_per_call(step, device, seconds)
+    used, held = memory(device)
     flops = model_flops(config, batch, 1 if objective == "binary" and how != "plain loop" else config.length)
     return {
         "how": how,
@@ -113,45 +109,6 @@ def model_flops(config: TransformerConfig, batch: int, answered: int) -> float:
     per_site = config.layers * (2 * 12 * D * D + 4 * L * D)
     head = 2 * D * config.vocab * answered
     return 3.0 * batch * (L * per_site + head)
-
-
-def matmul_rate(device: torch.device, size: int) -> float:
-    """FLOP/s of a square bfloat16 product, the best of five."""
-    a, b = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
-    return max(2.0 * size**3 / _time(lambda: a @ b, device, 0.5) for _ in range(5))
-
-
-def _time(step: Callable[[], Any], device: torch.device, seconds: float) -> float:
-    """Seconds per call, after a warm-up, over as many calls as fit."""
-
-    def timed(calls: int) -> float:
-        _wait(device)
-        began = time.perf_counter()
-        for _ in range(calls):
-            step()
-        _wait(device)
-        return (time.perf_counter() - began) / calls
-
-    for _ in range(5):
-        step()
-    once = timed(2)
-    return timed(int(np.clip(seconds / once, 3, 10_000)))
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-
-
-def _memory(device: torch.device) -> tuple[float, float]:
-    """GB: the most that was in use, and the most that was taken from the card."""
-    if device.type != "cuda":
-        return float("nan"), float("nan")
-    return torch.cuda.max_memory_allocated() / 1e9, torch.cuda.max_memory_reserved() / 1e9
-
-
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
 
 
 def _line(row: dict[str, Any]) -> str:
