@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import commands
 import numpy as np
 import pytest
 import torch
@@ -21,13 +22,7 @@ STORY = "it was the best of times, it was the worst of times\n" * 8
 
 
 def run(*arguments: object, columns: int = 100, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "glauber", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env={"COLUMNS": str(columns), "PATH": "", "NO_COLOR": "1"},
-    )
+    return commands.glauber(*arguments, cwd=cwd, env={"COLUMNS": str(columns), "PATH": "", "NO_COLOR": "1"})
 
 
 def model(codec: bool) -> Model:
@@ -186,7 +181,8 @@ def test_bad_images_and_masks_are_one_sentence(images, tmp_path):
         return run("infill", images, "--image", tmp_path / image, "--mask", tmp_path / mask, "--out", tmp_path / "out")
 
     assert_refused(fill("black.png", "black.png"), "no white pixel")
-    assert_refused(fill("black.png", "wide.png"), "this model takes images")
+    assert_refused(fill("black.png", "wide.png"), "white all over")
+    assert_refused(fill("wide.png", "wide.png"), "this model takes images")
     assert_refused(fill("text.png", "black.png"), "not an image")
     assert_refused(fill("absent.png", "black.png"), "missing")
     assert not (tmp_path / "out").exists()

@@ -211,7 +211,7 @@ def test_images_of_another_shape_or_type_are_refused(fitted, kind, images):
         pytest.param(lambda: PatchCodec(torch.zeros(3, 5), 2, (8, 8)), "does not fit", id="centres-too-wide"),
         pytest.param(lambda: PatchCodec(torch.zeros(3, 4), 2, (8, 8, 3)), "does not fit", id="grey-centres"),
         pytest.param(lambda: PatchCodec(torch.zeros(4), 2, (8, 8)), "does not fit", id="one-axis"),
-        pytest.param(lambda: codec_from_dict({"kind": "vq", "shape": [8, 8]}, {}), "unknown codec 'vq'", id="kind"),
+        pytest.param(lambda: codec_from_dict({"kind": "waves", "shape": [8, 8]}, {}), "unknown codec 'waves'", id="kind"),
     ],
 )
 def test_a_codec_that_cannot_be_built_is_refused(make, about):

@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from glauber.bench import bench_sample
-from glauber.chain import Counted, driver, run_chain
-from glauber.conditional import Denoiser, Transformer, TransformerConfig
+from glauber.chain import Counted, driver, engine, run_chain
+from glauber.chain.engine import Walk, walk
+from glauber.chain.restriction import restrict
+from glauber.conditional import Denoiser, Oracle, Reader, Transformer, TransformerConfig
 from glauber.process import NoiseLaw, Process, Schedule
 
 V, L, ROWS = 5, 6, 7
@@ -16,7 +18,7 @@ def network():
     torch.manual_seed(0)
     made = Transformer(TransformerConfig(V, L, width=16, layers=2, heads=2, cond=8)).double().eval()
     for parameter in made.parameters():
-        torch.nn.init.normal_(parameter, std=0.4)
+        torch.nn.init.normal_(parameter)  # so large that it does depend on it
     return made
 
 
@@ -38,6 +40,7 @@ SETTINGS = {
     "clamped by the paper's rule": (Schedule.round_robin(L, 4 * L, KEEP), {"clamp": {1: 2}, "clamp_rule": "paper"}),
     "each row its own clamp": (Schedule.round_robin(L, 4 * L, KEEP), {"clamp": (TOKENS > 2, TOKENS)}),
     "absent": (Schedule.round_robin(L, 4 * L, KEEP), {"absent": GIVEN}),
+    "blocks that stop in the middle": (Schedule.round_robin(L, 4 * L, KEEP, "strided", block=2), {"stop": 3 * L}),
     "from the middle, not to the end": (Schedule.round_robin(L, 4 * L, KEEP), {"start": (TOKENS, 17), "stop": 4}),
     "truncated": (Schedule.round_robin(L, 4 * L, KEEP), {"temperature": (1.5, 0.5, 0.9), "top_p": 0.7, "ban": [1]}),
 }
@@ -83,10 +86,82 @@ def test_a_look_ahead_of_no_step_is_refused(ahead):
         run_chain(Denoiser(network()), Process(Schedule.round_robin(L, L, 0.0), NOISE), 1, ahead=ahead)
 
 
-def test_the_last_state_is_refused_if_some_law_was_not_one():
-    process = Process(Schedule.round_robin(L, L, 0.0), NOISE)
+def test_a_recorded_call_goes_through_all_rows_and_gives_the_same(monkeypatch):
+    """On a GPU shapes must not change, so rows that are done are asked for nothing; here the call is repeated, not replayed."""
+    monkeypatch.setattr(engine, "Captured", lambda work, device: work)
+    monkeypatch.setattr(engine, "WORTH", 0)
+    asked, net = [], network()
+
+    def ask(rows, x, time, sites, S, now):
+        asked.append(len(rows))
+        return Denoiser(net)(x, time, process.schedule.survival(time), sites).exp()
+
+    process = Process(Schedule.round_robin(L, 5 * L, 0.7, last_keep=0.0), NOISE)
+    u = torch.rand(5 * L, 2, ROWS, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    for ahead in (1, 4):
+        results = []
+        for recorded in (False, True):
+            start = NOISE.sample((ROWS, L), torch.Generator().manual_seed(1))
+            steps = Walk(process, start, 5 * L, u, torch.ones(ROWS, L, dtype=torch.bool), False, ahead)
+            asked.clear()
+            x, calls, rows = walk(steps, ask, recorded, lambda total: driver._bar(total, False))
+            assert calls == len(asked)
+            assert rows == (int(steps.number.sum()) if ahead == 1 else sum(asked))
+            results.append(x.tolist())
+        assert set(asked) == {ROWS * ahead}
+        assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("wrong", [torch.nan, torch.inf, 0.0])
+@pytest.mark.parametrize("at", [0, 5, 11])
+def test_one_law_that_cannot_be_drawn_from_is_refused_at_the_end(wrong, at):
+    process = Process(Schedule.round_robin(L, 2 * L, 1.0), NOISE)
+    calls = iter(range(2 * L))
+
+    def ask(rows, x, time, sites, S, now):
+        law = NOISE.probs.expand(len(rows), 1, V).clone()
+        if next(calls) == at:
+            law[1] = wrong
+        return law
+
+    u = torch.rand(2 * L, 2, 3, 1, dtype=torch.float64)
+    steps = Walk(process, NOISE.sample((3, L)), 2 * L, u, torch.ones(3, L, dtype=torch.bool), False)
     with pytest.raises(ValueError, match="NaN"):
-        run_chain(lambda x, t, s, sites: torch.full((*sites.shape, V), torch.nan), process, ROWS)
+        walk(steps, ask, False, lambda total: driver._bar(total, False))
+
+
+def test_a_guess_that_cannot_be_spoils_nothing():
+    """After 0 0 comes 0, after 0 1 comes 2: on a state that is not of the data the answer is no law at all."""
+    table = torch.zeros(3, 3, 3, 3).double()
+    for a in range(3):
+        table[a, a, a, a], table[a, (a + 1) % 3, (a + 2) % 3, a] = 1.0, 0.5
+    noise = NoiseLaw.uniform(3)
+    exact = Oracle(table / table.sum(), noise)
+    process = Process(Schedule.round_robin(4, 8, 0.0), noise)
+
+    def answer(x, t, survival, sites):
+        rows = []
+        for k in range(len(x)):
+            try:
+                rows.append(exact(x[k : k + 1], t[k : k + 1], survival[k : k + 1], sites[k : k + 1]))
+            except ValueError:
+                rows.append(torch.full((1, 1, 3), -torch.inf).double())
+        return torch.cat(rows)
+
+    drawn = [run_chain(answer, process, 20, ahead=k, generator=torch.Generator().manual_seed(0)).tolist() for k in (1, 2, 5)]
+    assert drawn[0] == drawn[1] == drawn[2]
+
+
+def test_rows_that_are_read_go_together_even_behind_a_restriction():
+    """A reader reads all rows at once; each row has its own beginning here."""
+    torch.manual_seed(0)
+    net = Transformer(TransformerConfig(V, L, width=16, layers=1, heads=2, cond=8, reads=True)).double().eval()
+    process = Process(Schedule.round_robin(L, L, 0.0, "right"), NOISE)
+    rule = (torch.ones(L, dtype=torch.bool), torch.arange(V) == 2)
+    given = torch.arange(L) < torch.tensor([[1], [3], [2]])
+    x = run_chain(restrict(Reader(net), [rule]), process, 3, clamp=(given, TOKENS[:3]), ahead=2)
+    assert torch.equal(x[given], TOKENS[:3][given])
+    assert not (x[~given] == 2).any()
 
 
 def test_the_bench_weighs_the_chain_against_the_bare_network():

@@ -1,13 +1,12 @@
 """A full disk, damaged shards, data that does not fit: one sentence, exit code 2, and what was there before is still there."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
+import commands
 import numpy as np
 import pytest
 from PIL import Image
@@ -17,21 +16,12 @@ from glauber.codec import ByteCodec
 from glauber.data import open_shards, prepare
 from glauber.data.shards import content_hash
 
-LIMITED = """
-import resource, sys
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)), resource.RLIM_INFINITY))
-from glauber.cli import main
-main()
-"""
-"""No file may grow beyond the limit: what a full disk does, without filling one."""
 PROGRESS = re.compile(r"(train|prepare|alphabet|codes):.*(\d+%|/s)")
 SETTINGS = ("train.decay=20", "train.checkpoint_every=5", "train.batch=4", "network.width=8", "network.layers=1")
 
 
 def glauber(*words: object, limit: int | None = None) -> subprocess.CompletedProcess[str]:
-    program = ["-m", "glauber"] if limit is None else ["-c", LIMITED, str(limit)]
-    command = [sys.executable, *program, *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=300)
+    return commands.glauber(*words, limit=limit)
 
 
 def train(data: Path, out: Path, *words: object, steps: int = 20, limit: int | None = None):

@@ -25,7 +25,7 @@ class Known(Model):
 
     oracle: Oracle
 
-    def conditional_for(self, process: Process, gaps: bool = False) -> Any:
+    def conditional_for(self, process: Process, gaps: bool = False, class_: Any = None, guidance: float = 0.0) -> Any:
         return self.oracle
 
 

@@ -676,11 +676,6 @@ def test_a_mask_may_be_an_image_or_an_array_and_white_means_fill_in():
         assert it.inpaint(Image.fromarray(picture), mask, seed=0) == wanted
 
 
-def test_a_hole_over_the_whole_image_is_plain_sampling():
-    it = model()
-    assert it.inpaint(image(), np.ones((8, 8), bool), num=2, seed=4) == it.sample(2, seed=4)
-
-
 def test_colour_images_are_inpainted():
     codec = PatchCodec(torch.rand(V, 12, generator=torch.Generator().manual_seed(0)) * 255, 2, (8, 8, 3))
     it = Model(network(), Process(Schedule.round_robin(L, 2 * L), NoiseLaw.uniform(V)), codec)
@@ -697,7 +692,8 @@ def test_colour_images_are_inpainted():
         pytest.param(image(), np.full((8, 8), 100, np.uint8), "no white pixel", id="dark-grey"),
         pytest.param(image(shape=(8, 9)), square_hole(), "takes images of", id="image-size"),
         pytest.param(image(shape=(8, 8, 3)), square_hole(), "takes images of", id="image-colour"),
-        pytest.param(image(), np.ones((9, 8), bool), "takes images of", id="mask-size"),
+        pytest.param(image(), np.ones((9, 8), bool), "white all over", id="nothing-to-keep"),
+        pytest.param(image(), np.ones((0, 8), bool), "rows and columns", id="empty-mask"),
         pytest.param(image().astype(np.float32), square_hole(), "uint8", id="image-type"),
     ],
 )

@@ -111,7 +111,7 @@ def sample(model: Model, folder: Path, number: int) -> None:
 
 def gibbs(model: Model, folder: Path, number: int) -> None:
     """Gibbs sampling knows no time, so one chain passes through the samples of every number of sweeps; its rows grow fewer."""
-    if (folder / f"gibbs_{max(SWEEPS)}").is_dir():
+    if (folder / f"gibbs_{max(SWEEPS)}" / "00000.json").is_file():
         return
     V, L, began = model.process.vocab, model.process.length, time.perf_counter()
     x = gibbs_process(V, L, 1).noise.sample((number, L), torch.Generator().manual_seed(0)).to(model.device)

@@ -23,6 +23,7 @@ from glauber.process import NoiseLaw, Process, Schedule
 from glauber.storage import write_file
 from glauber.train import Trainer, TrainSpec
 
+LEARNED = 0.02  # bits below its beginning, for a run to count
 LOSSES = ("binary", "marginal", "dense")
 
 
@@ -81,6 +82,8 @@ def tell(runs: list[dict[str, Any]]) -> None:
         factor = sooner(best["dense", conditioning], run) if ("dense", conditioning) in best else float("nan")
         end = run["curve"][-1]
         words = "" if objective == "dense" else f"{factor:.1f} × sooner"
+        if end["bits_per_token"] > run["curve"][0]["bits_per_token"] - LEARNED:
+            words = "it learned nothing"  # a classifier begins with the law of the noise
         print(f"| {objective} | {conditioning} | {run['rate']:g} | {end['bits_per_token']:.3f} | {end['step']} | {words} |")
 
 
@@ -117,14 +120,18 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--compile", action="store_true", help="which pays for a network that is not tiny")
     args = parser.parse_args()
-    runs: list[dict[str, Any]] = json.loads(args.out.read_text())["runs"] if args.out.is_file() else []
+    varied = ("rates", "conditionings", "losses")
+    numbers = {name: value for name, value in vars(args).items() if not isinstance(value, Path) and name not in varied}
+    before = json.loads(args.out.read_text()) if args.out.is_file() else {"settings": numbers, "runs": []}
+    if before["settings"] != numbers:
+        raise SystemExit(f"{args.out} holds runs with other settings; name another file")
+    runs: list[dict[str, Any]] = before["runs"]
     done = {(run["objective"], run["conditioning"], run["rate"]) for run in runs}
     for conditioning in args.conditionings.split(","):
         for objective in args.losses.split(","):
             for rate in map(float, args.rates.split(",")):
                 if (objective, conditioning, rate) not in done:
                     runs.append(curve(args, objective, conditioning, rate))
-                    numbers = {name: value for name, value in vars(args).items() if not isinstance(value, Path)}
                     write_file(args.out, json.dumps({"settings": numbers, "runs": runs}, indent=1).encode())
                     print(objective, conditioning, rate, runs[-1]["curve"][-1], flush=True)
     tell(runs)

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from glauber.baseline import DIFFUSIONS, LOSSES, network_of
+from glauber.baseline.diffusion import sites_in
 from glauber.chain import check_options, run_chain
 from glauber.chain.clamp import is_beginning
 from glauber.chain.restriction import Rule, restrict
@@ -25,7 +27,7 @@ from glauber.conditional import (
     conditional_of,
 )
 from glauber.infill import fill_text, fill_tokens, new_generator, require_text_codec, vary_text
-from glauber.objective import OBJECTIVES
+from glauber.inpaint import given_tokens, read_mask
 from glauber.process import NoiseLaw, Process, Schedule
 from glauber.score import Windows, characters, cut, score_windows
 from glauber.storage import read_model, write_model
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 FORMAT = 1
+MASKING = ("mdlm", "sedd")
+"""Diffusions whose network knows the clean conditional given some tokens, as filling gaps needs it."""
 KEYS = ("format", "network", "schedule", "codec", "objective", "sampling", "about")
 
 
@@ -68,8 +72,8 @@ class Model(nn.Module):
             raise ValueError(
                 f"the codec has {codec.vocab} codes for {sites} sites, the network {shape.vocab} for {shape.length}"
             )
-        if objective not in OBJECTIVES:
-            raise ValueError(f"the objective is one of {', '.join(OBJECTIVES)}, not {objective!r}")
+        if objective not in LOSSES:
+            raise ValueError(f"the objective is one of {', '.join(LOSSES)}, not {objective!r}")
         check_options(sampling or {}, process.vocab)
         self.network, self._process, self.codec = network, process, codec
         self.objective, self.sampling, self.about = objective, dict(sampling or {}), dict(about or {})
@@ -90,14 +94,43 @@ class Model(nn.Module):
         """What `run_chain` takes, for the model's own schedule."""
         return self.conditional_for(self.process)
 
-    def conditional_for(self, process: Process, gaps: bool = False) -> Conditional | StepLaw:
-        """What the model knows, for a chain of this process; with `gaps` it must look at both sides of a site."""
-        found = conditional_of(self.objective, self.network, process)
+    def conditional_for(
+        self, process: Process, gaps: bool = False, class_: str | int | None = None, guidance: float = 0.0
+    ) -> Conditional | StepLaw:
+        """What the model knows, for a chain of this process; with `gaps` it must look at both sides of a site.
+
+        `class_` and `guidance` as for `run`.
+        """
+        if self.objective in DIFFUSIONS and self.objective not in MASKING:
+            raise ValueError(f"the method {self.objective} changes all sites at once and cannot fill gaps; use another method")
+        found = conditional_of(self.objective, self.network, process, self.class_number(class_), guidance)
         if not gaps or not isinstance(found, Reader):
             return found
         if self.objective == "reading":
             raise ValueError("an autoregressive model looks to the left alone and cannot fill gaps; use one of another method")
         return Denoiser(self.network)
+
+    @property
+    def classes(self) -> list[str]:
+        """Their names, or their numbers where they have none; empty for a model that was not trained on classes."""
+        number = self.network.config.classes
+        names = self.about.get("classes")
+        return list(map(str, names if isinstance(names, list) and len(names) == number else range(number)))
+
+    def class_number(self, class_: str | int | None) -> int | None:
+        """Of a class by its name or number; None for none."""
+        known = self.classes
+        if class_ is None:
+            return None
+        if not known:
+            raise ValueError("this model was not trained on classes; leave the class out")
+        if isinstance(class_, str) and class_ in known:
+            return known.index(class_)
+        number = int(class_) if str(class_).isdecimal() else -1
+        if not 0 <= number < len(known):
+            few = ", ".join(known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
+            raise ValueError(f"there is no class {class_!r}; choose one of {few}")
+        return number
 
     @property
     def text_codec(self) -> TextCodec | None:
@@ -134,7 +167,7 @@ class Model(nn.Module):
         order: str | None = None,
         **chain: Any,
     ) -> Tensor:
-        """(num, L) tokens from a chain on `schedule(sweeps, block, order)`; `chain` are options of `run_chain`."""
+        """(num, L) tokens from a chain on `schedule(sweeps, block, order)`; `chain` are options of `run` and `run_chain`."""
         return self.run(num, new_generator(seed), (), sweeps, block, order, **chain)
 
     def run(
@@ -145,17 +178,56 @@ class Model(nn.Module):
         sweeps: int | None = None,
         block: int | None = None,
         order: str | None = None,
+        class_: str | int | None = None,
+        guidance: float = 0.0,
+        calls: int | None = None,
+        sampler: str | None = None,
         **chain: Any,
     ) -> Tensor:
-        """As `sample_tokens`, with a generator, and rules that bar tokens from sites."""
+        """As `sample_tokens`, with a generator, and rules that bar tokens from sites.
+
+        Args:
+            class_: all rows are of this class, by name or number.
+            guidance: how far to go beyond the class's own conditional c, away from the general one: c is then proportional to
+                c(·|class)^(1+guidance) / c(·)^guidance. 0 for the class as it is; twice the calls otherwise.
+            calls, sampler: network calls (L if not given) and the sampler of a method that is no chain, see `glauber.baseline`.
+        """
+        if self.objective in DIFFUSIONS and "clamp" not in chain:
+            chain |= {"sweeps": sweeps, "block": block, "class": class_, "guidance": guidance or None}
+            return self._diffused(num, generator, calls, sampler, order, **chain)
+        if calls is not None or sampler is not None:
+            raise ValueError("calls and a sampler are for methods that are no chain; this model has sweeps and a block")
         process = Process(self.schedule(sweeps, block, order), self.process.noise)
         options = self.sampling | chain
         if self.objective in CLASSIFIERS:
             options.setdefault("truncate", "mixture")  # all that it knows
         clamp = options.get("clamp")
-        conditional = self.conditional_for(process, gaps=clamp is not None and not is_beginning(clamp))
+        gaps = clamp is not None and not is_beginning(clamp)
+        conditional = self.conditional_for(process, gaps, class_, guidance)
         with self.evaluating():
             return run_chain(restrict(conditional, rules), process, num, generator=generator, **options)
+
+    def _diffused(
+        self,
+        num: int | None,
+        generator: torch.Generator | None,
+        calls: int | None,
+        sampler: str | None,
+        order: str | None,
+        progress: bool = False,
+        **unknown: Any,
+    ) -> Tensor:
+        """Samples of a method that is no chain."""
+        if wrong := [name for name, value in unknown.items() if value is not None]:
+            raise ValueError(f"the method {self.objective} takes calls, a sampler and an order, but no {wrong[0]}")
+        process, calls = self.process, self.process.length if calls is None else calls
+        sites = sites_in(order, process.length, calls)
+        with self.evaluating():
+            return (
+                DIFFUSIONS[self.objective]
+                .sample(self.network, process, 1 if num is None else num, calls, generator, sampler, sites, progress)
+                .tokens
+            )
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
@@ -177,28 +249,31 @@ class Model(nn.Module):
         mask: "Image | np.ndarray",
         num: int | None = None,
         seed: int | None = None,
+        mask_rule: str = "cover",
         **options: Any,
     ) -> Any:
-        """Fill the white part of `mask` in: one PIL image, or a list of `num`. Pixels outside come back as they were."""
+        """Fill the white part of `mask` in: one PIL image, or a list of `num`. Pixels outside come back as they were.
+
+        A mask of another size is scaled. `mask_rule` says which tokens it frees, see `glauber.inpaint.RULES`.
+        """
         codec = self._require_codec()
         if "clamp" in options:
             raise ValueError("inpaint clamps what the mask leaves black; run_chain takes a clamp of your own")
-        pixels, hole = np.asarray(image), np.asarray(mask)
-        hole = hole[..., 0] if hole.ndim == 3 else hole
-        hole = hole > (127 if hole.size and hole.max() > 1 else 0.5)  # greys, or 0 and 1
-        if pixels.shape != codec.shape or hole.shape != codec.shape[:2]:
-            raise ValueError(
-                f"this model takes images of {codec.shape} and masks of {codec.shape[:2]}, not {pixels.shape} and {hole.shape}"
-            )
-        if not hole.any():
-            raise ValueError("the mask has no white pixel, so there is nothing to fill in")
-        rows, columns = codec.grid
-        # A token is free when any pixel that it covers is.
-        free = hole.reshape(rows, hole.shape[0] // rows, columns, hole.shape[1] // columns).any((1, 3)).flatten()
-        tokens = codec.encode(pixels[None])[0]
-        filled = self.sample_tokens(1 if num is None else num, seed, clamp=(torch.from_numpy(~free), tokens), **options)
-        pictures = codec.decode(filled)
-        pictures[:, ~hole] = pixels[~hole]
+        pixels = np.asarray(image)
+        if pixels.shape != codec.shape:
+            raise ValueError(f"this model takes images of {_size(codec.shape)}, not of {_size(pixels.shape)}; bring it to that")
+        hole = read_mask(np.asarray(mask), codec.shape[:2])
+        given, tokens = given_tokens(codec, pixels, hole, mask_rule)
+        generator, rows = new_generator(seed), 1 if num is None else num
+
+        def fill(tokens: Tensor) -> np.ndarray:
+            pictures = codec.decode(self.run(rows, generator, clamp=(given, tokens), **options))
+            pictures[:, ~hole] = pixels[~hole]
+            return pictures
+
+        pictures = fill(tokens)
+        if mask_rule == "again" and len(pictures):
+            pictures = fill(codec.encode(pictures))
         images = self._as_images(pictures)
         return images[0] if num is None else images
 
@@ -236,7 +311,8 @@ class Model(nn.Module):
         Args:
             items: texts, which are cut into windows of L tokens, images (N, H, W), or tokens (N, L).
         """
-        return score_windows(self, self._windows(items), (kernel,), draws, seed, sweeps, block, order)[kernel]
+        (found,) = score_windows(self, self._windows(items), (kernel,), draws, seed, sweeps, block, order).values()
+        return found
 
     def _windows(self, items: str | Sequence[str] | Tensor | np.ndarray) -> Windows:
         if isinstance(items, Tensor):
@@ -309,7 +385,7 @@ class Model(nn.Module):
             raise ValueError("the config's 'about' and 'sampling' must be tables")
         try:
             with torch.random.fork_rng(devices=[]):  # the first weights are overwritten; the caller's draws stay as they were
-                network = Transformer(TransformerConfig(**config["network"]))
+                network = network_of(config["objective"], TransformerConfig(**config["network"]))
             process = Process(Schedule.round_robin(**config["schedule"]), NoiseLaw(_pick(tensors, "noise")))
             codec = None if config["codec"] is None else codec_from_dict(config["codec"], _codec_part(tensors))
             model = cls(network, process, codec, config["objective"], config["sampling"], config["about"])
@@ -373,6 +449,10 @@ def _require_names(what: str, found: Iterable[str], wanted: Iterable[str]) -> No
     missing, unknown = sorted(set(wanted) - set(found)), sorted(set(found) - set(wanted))
     if missing or unknown:
         raise ValueError(f"{what} does not fit: missing {_few(missing)}; unknown {_few(unknown)}")
+
+
+def _size(shape: tuple[int, ...]) -> str:
+    return f"{'×'.join(map(str, shape[1::-1]))} pixels{', in colour' * (len(shape) == 3)}"
 
 
 def _few(names: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from glauber.baseline import DIFFUSIONS
 from glauber.codec import TextCodec
 from glauber.conditional import Reader
 from glauber.evaluate.bounds import row_bounds
@@ -63,6 +64,10 @@ def score_windows(
         raise ValueError(
             "Gibbs sampling never becomes noise, so a masked language model has no bound; judge its samples instead"
         )
+    if model.objective in DIFFUSIONS:
+        if any(option is not None for option in (sweeps, block, order)):
+            raise ValueError(f"the bound of the method {model.objective} has no sweeps, block or order; leave them out")
+        return {model.objective: _diffused(model, windows, draws, seed)}
     process = Process(model.schedule(sweeps, block, order), model.process.noise)
     x0, known = windows.tokens.to(model.device), windows.known
     known = None if known is None else known.to(model.device)
@@ -76,6 +81,19 @@ def score_windows(
         figures = _figures(name, nats.cpu(), size, windows.characters, draws)
         found[name] = figures | {"exact": isinstance(conditional, Reader)}
     return found
+
+
+def _diffused(model: "Model", windows: Windows, draws: int, seed: int | None) -> dict[str, Any]:
+    """By the bound of a method that is no chain, which is of whole windows."""
+    x0 = windows.tokens.to(model.device)
+    if windows.known is not None and not bool(windows.known.all()):
+        raise ValueError(
+            f"the method {model.objective} scores whole windows of {x0.shape[1]} tokens; take as many as there are with --rows"
+        )
+    with model.evaluating():
+        nats = DIFFUSIONS[model.objective].bound(model.network, model.process, x0, draws, new_generator(seed))
+    size, calls = torch.full((len(x0),), x0.shape[1]), DIFFUSIONS[model.objective].cost(draws)
+    return _figures(model.objective, nats.cpu(), size, windows.characters, calls) | {"exact": False}
 
 
 def _figures(kernel: str, nats: Tensor, tokens: Tensor, characters: Tensor | None, draws: int) -> dict[str, Any]:

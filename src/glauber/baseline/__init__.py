@@ -1,10 +1,115 @@
-"""Other methods on the same network, data and trainer: `--set method=ar`, `--set method=mlm`.
+"""Other methods on the same network, data and trainer: `--set method=mdlm`. docs/baselines.md has their equations.
 
-Both are corners of the same chain. An autoregressive model is one sweep in reading order with keep 0 (`objective.reading`,
-`conditional.Reader`). Gibbs sampling with a masked language model is the heat bath with keep 1, which never becomes noise and
-so never forgets its start (`gibbs_process`, `MaskedLM`).
+ar           autoregressive: one sweep in reading order with keep 0, a corner of the same chain
+mlm          Gibbs sampling with a masked language model: the heat bath with keep 1, another corner
+mdlm         masked diffusion
+sedd         score entropy, absorbing; sedd-uniform with uniform noise
+udlm         uniform-state diffusion
+plaid        Gaussian diffusion over learned embeddings
 """
 
-from glauber.baseline.mlm_gibbs import MaskedLM, gibbs_process
+from collections.abc import Callable
+from typing import Any, Protocol
 
-__all__ = ["MaskedLM", "gibbs_process"]
+from torch import Tensor
+
+from glauber.baseline import sedd
+from glauber.baseline.chains import Chain
+from glauber.baseline.diffusion import Diffusion, Drawn
+from glauber.baseline.mdlm import MDLM
+from glauber.baseline.mlm_gibbs import MaskedLM, gibbs_process
+from glauber.baseline.plaid import EmbeddingDiffusion
+from glauber.baseline.plaid_network import Plaid
+from glauber.baseline.udlm import UDLM
+from glauber.conditional import Transformer, TransformerConfig
+from glauber.objective import OBJECTIVES
+from glauber.process import Process
+from glauber.process.draws import Generator
+
+
+class Method(Protocol):
+    """All that a comparison needs of a method. Networks are called as `Transformer` is, but for Plaid's own."""
+
+    @property
+    def objective(self) -> str:
+        """The name of its loss, which a saved model remembers."""
+        ...
+
+    @property
+    def few(self) -> bool:
+        """Whether it can make fewer network calls than there are sites."""
+        ...
+
+    @property
+    def samplers(self) -> tuple[str, ...]:
+        """Its samplers by name, the default one first; none to choose where it is empty."""
+        ...
+
+    @property
+    def loss(self) -> Callable[..., Tensor]:
+        """(network, process, x0, check=, generator=) → the mean over all tokens, to be minimised."""
+        ...
+
+    def bound(self, network: Any, process: Process, x0: Tensor, draws: int = 8, generator: Generator | None = None) -> Tensor:
+        """(B,) nats: an upper bound on -log p of each row of x0 (B, L)."""
+        ...
+
+    def cost(self, draws: int) -> int:
+        """Network calls of `bound`, for each row."""
+        ...
+
+    def sample(
+        self,
+        network: Any,
+        process: Process,
+        rows: int,
+        calls: int,
+        generator: Any = None,
+        sampler: str | None = None,
+        order: Tensor | None = None,
+        progress: bool = False,
+    ) -> Drawn:
+        """Rows of tokens with at most `calls` network calls each; `order` (L,) of the sites where the method has one."""
+        ...
+
+
+METHODS: dict[str, Method] = {
+    "ggm": Chain("dense", few=True),
+    "ar": Chain("reading"),
+    "mlm": Chain("masked"),
+    "mdlm": MDLM(),
+    "sedd": sedd.Absorbing(),
+    "sedd-uniform": sedd.Uniform(),
+    "udlm": UDLM(),
+    "plaid": EmbeddingDiffusion(),
+}
+"""By the name that a recipe's `method` has."""
+
+DIFFUSIONS: dict[str, Method] = {method.objective: method for method in METHODS.values() if not isinstance(method, Chain)}
+"""The methods that are no chain of ours, by their objective."""
+
+LOSSES: dict[str, Callable[..., Tensor]] = OBJECTIVES | {name: method.loss for name, method in DIFFUSIONS.items()}
+"""Every loss by the name of its objective."""
+
+
+def network_of(objective: str, config: TransformerConfig) -> Transformer:
+    """A new network, as this objective wants it."""
+    return Plaid(config) if objective == "plaid" else Transformer(config)
+
+
+__all__ = [
+    "DIFFUSIONS",
+    "LOSSES",
+    "MDLM",
+    "METHODS",
+    "UDLM",
+    "Chain",
+    "Diffusion",
+    "Drawn",
+    "EmbeddingDiffusion",
+    "MaskedLM",
+    "Method",
+    "Plaid",
+    "gibbs_process",
+    "network_of",
+]

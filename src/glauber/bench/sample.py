@@ -7,15 +7,13 @@ from typing import Any
 import torch
 
 from glauber.bench.timing import clear, device_name, matmul_rate, memory, seconds_per_call, wait
-from glauber.chain import Counted, run_chain
+from glauber.chain import run_chain
 from glauber.conditional import Denoiser, Transformer, TransformerConfig
 from glauber.process import NoiseLaw, Process, Schedule
 
 LARGE = TransformerConfig(vocab=32100, length=1024, width=1024, layers=24, heads=16)
 SMALL = TransformerConfig(vocab=4096, length=256, width=384, layers=8, heads=6, cond=64, reads=True)
 BATCHES = (1, 8, 64, 256)
-AHEAD = 8
-"""Steps of each row in one call, for the rows that look ahead."""
 
 
 def bench_sample(seconds: float = 4.0, quick: bool = False) -> dict[str, Any]:
@@ -35,9 +33,10 @@ def bench_sample(seconds: float = 4.0, quick: bool = False) -> dict[str, Any]:
 
 
 def measure(config: TransformerConfig, batch: int, device: torch.device, seconds: float) -> dict[str, Any]:
-    """One row, in bfloat16, at the paper's setting: four sweeps, keep ½, no truncation.
+    """One row, in bfloat16: the bare network, asked about one site of each row, and a chain that asks so at each step.
 
-    A call of the chain is what it costs more to make twice the calls, so that what is made once is left out.
+    Tokens per second are those of the paper's setting (four sweeps, keep ½, no truncation), from a call's time and the calls of
+    the row that needs most.
     """
     torch.manual_seed(0)
     clear(device)
@@ -46,47 +45,47 @@ def measure(config: TransformerConfig, batch: int, device: torch.device, seconds
     if device.type == "cuda":
         network.compile_parts()
     L, D = config.length, config.width
-    process = Process(Schedule.round_robin(L, 4 * L, 0.5), NoiseLaw.uniform(config.vocab)).to(device)
-    x = process.noise.sample((batch, L))
+    noise = NoiseLaw.uniform(config.vocab).to(device)
+    x = noise.sample((batch, L))
     t, survival = torch.zeros(batch, device=device), torch.full((batch, L), 0.5, dtype=torch.float64, device=device)
     with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
         forward = seconds_per_call(lambda: network(x, t, survival, x[:, :1] % L), device, seconds / 4)
-        steps = max(16, min(process.schedule.steps // 2, int(seconds / 4 / forward)))
-        found = {f"ahead_{k}": _call(network, process, batch, steps, k, device) for k in (1, AHEAD) if k == 1 or batch <= 8}
+        call = _call(network, noise, batch, max(64, int(seconds / 4 / forward)), device)
     used, held = memory(device)
-    own = found["ahead_1"]
+    signal = Schedule.round_robin(L, 4 * L, 0.5).signal
+    needed = (torch.rand(batch, 4 * L, dtype=torch.float64) < signal).sum(1).double()
     return {
         "parameters": sum(p.numel() for p in network.parameters()),
         "length": L,
         "batch": batch,
         "forward_seconds": forward,
-        "call_seconds": own["seconds_per_call"],
-        "ratio": own["seconds_per_call"] / forward,
-        "calls_per_sample": float(process.schedule.signal.sum()),
-        "tokens_per_second": batch * L / (own["seconds_per_step"] * process.schedule.steps),
-        "chains": found,
+        "call_seconds": call,
+        "ratio": call / forward,
+        "calls_per_sample": float(signal.sum()),
+        "tokens_per_second": batch * L / (call * needed.max().item()),
         "flops": 2.0 * batch * (L * config.layers * (12 * D * D + 2 * L * D) + D * config.vocab),
         "memory_gb": used,
         "reserved_gb": held,
     }
 
 
-def _call(network: Transformer, process: Process, batch: int, steps: int, ahead: int, device: torch.device) -> dict[str, float]:
-    """Seconds of a call and of a step, from two walks at the noisy end, one twice as long as the other."""
+def _call(network: Transformer, noise: NoiseLaw, batch: int, steps: int, device: torch.device) -> float:
+    """Seconds of a call: what it costs more to make twice as many, so that what is done once for a chain is left out."""
+    L = network.config.length
+    # Tokens are always kept, so that every step needs the network.
+    process = Process(Schedule.round_robin(L, -(-2 * steps // L) * L, 1.0), noise).to(device)
 
-    def timed(number: int) -> tuple[float, int]:
-        counted = Counted(Denoiser(network))
+    def timed(number: int) -> float:
         generator = torch.Generator(device).manual_seed(0)
-        start = process.noise.sample((batch, process.length), generator), process.schedule.steps
+        start = noise.sample((batch, L), generator), process.schedule.steps
         wait(device)
         began = time.perf_counter()
-        run_chain(counted, process, start=start, stop=start[1] - number, ahead=ahead, generator=generator)
+        run_chain(Denoiser(network), process, start=start, stop=start[1] - number, generator=generator)
         wait(device)
-        return time.perf_counter() - began, counted.calls
+        return time.perf_counter() - began
 
     timed(steps)
-    (short, few), (long, many) = timed(steps), timed(2 * steps)
-    return {"seconds_per_call": (long - short) / (many - few), "seconds_per_step": (long - short) / steps, "calls": many}
+    return (timed(2 * steps) - timed(steps)) / steps
 
 
 def _line(row: dict[str, Any]) -> str:

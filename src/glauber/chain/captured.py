@@ -1,4 +1,4 @@
-"""A training step recorded once on the GPU and then replayed: the host launches one thing instead of thousands.
+"""Work recorded once on the GPU and then replayed: the host launches one thing instead of thousands.
 
 A small network's kernels are shorter than the time that Python takes to launch them; replaying takes the host out of it.
 """
@@ -19,9 +19,9 @@ class Captured:
     overwrites.
     """
 
-    def __init__(self, work: Callable[[], Tensor]):
-        self.work, self.calls = work, 0
-        self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    def __init__(self, work: Callable[[], Tensor], device: torch.device):
+        self.work, self.calls, self.device = work, 0, device
+        self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self.graph = torch.cuda.CUDAGraph()
         self.result: Tensor | None = None
 
@@ -31,6 +31,10 @@ class Captured:
         return self.result is not None
 
     def __call__(self) -> Tensor:
+        with torch.cuda.device(self.device):
+            return self._call()
+
+    def _call(self) -> Tensor:
         self.calls += 1
         if self.calls <= EAGER:
             self.stream.wait_stream(torch.cuda.current_stream())

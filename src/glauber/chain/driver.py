@@ -13,6 +13,7 @@ from glauber.chain import kernels
 from glauber.chain.clamp import RULES, Clamp, clamped_sites
 from glauber.chain.counting import Counted
 from glauber.chain.engine import Walk, walk
+from glauber.chain.restriction import Restricted
 from glauber.chain.truncation import Truncation
 from glauber.conditional import Conditional, Denoiser, Reader, StepLaw, Transformer
 from glauber.process import Process
@@ -66,10 +67,12 @@ def run_chain(
         temperature, top_p, top_k, ban, truncate: see `Truncation`; `truncate` says of which law, "clean" or "mixture".
         ahead: let each call answer for so many steps of each row, on guessed states, and use what was guessed right: the same
             tokens in fewer calls of more rows (see `engine`), for few rows on a GPU, where a call of ten costs that of one.
+            The conditional must then answer on any state. Without effect where rows must go together: with `on_step`, the
+            reversal, a model that reads, a step law, a truncated mixture, or without the skip.
         on_step: called as on_step(t, x) with a copy of every state X_t, the start included.
         progress: show a bar, from the third second on.
     """
-    if not isinstance(ahead, int) or ahead < 1:
+    if not isinstance(ahead, int) or isinstance(ahead, bool) or ahead < 1:
         raise ValueError(f"a call answers for at least one step of each row, so ahead must be 1 or more, not {ahead}")
     truncation = _settings(process.vocab, kernel, clamp_rule, temperature, top_p, top_k, ban, truncate)
     _check_together(conditional, process, labels, truncation)
@@ -100,7 +103,7 @@ def run_chain(
 def check_options(options: Mapping[str, Any], vocab: int) -> None:
     """Refuse options of `run_chain` that it does not have or would refuse; for those that are kept with a model."""
     try:
-        _settings(vocab, **{name: value for name, value in options.items() if name not in ("skip", "labels")})
+        _settings(vocab, **{name: value for name, value in options.items() if name not in ("skip", "labels", "ahead")})
     except TypeError as error:
         raise ValueError(f"the sampling options do not fit: {error}") from error
 
@@ -177,21 +180,24 @@ class _Chain:
         block, inner = self.process.schedule.block, _inner(self.conditional)
         # What a recorded call does in Python happens once; we only know of our own network that this is all right.
         recorded = x.is_cuda and isinstance(inner, Denoiser) and isinstance(inner.network, Transformer)
-        chain = replace(self, conditional=inner) if recorded else self
+        chain = self
+        if recorded and isinstance(self.conditional, Counted):  # whose calls are counted below
+            chain = replace(self, conditional=self.conditional.function)
+        check = not recorded and ahead == 1  # else the engine does: a guessed state may be one that cannot be
 
         def ask(rows: Tensor, x: Tensor, time: Tensor, sites: Tensor, S: Tensor, now: Tensor) -> Tensor:
             told = chain._told(x, chain.process.schedule.survival(time), self.given[rows])
-            return chain._law_if_called((x, time, told, sites), time, S, now, torch.zeros_like(S), check=not recorded)
+            return chain._law_if_called((x, time, told, sites), time, S, now, torch.zeros_like(S), check)
 
         window = max(1, WINDOW // (2 * len(x) * block))
         for start in range(0, len(times), window):
             part = times[start : start + window]
             u = torch.stack([uniform((2, len(x), block), generator, x.device) for _ in part])
             steps = Walk(self.process, x, part[0] + block, u, ~(self.given | self.absent), self.labels, ahead)
-            x, calls = walk(steps, ask, recorded, lambda total: _bar(total, progress))
+            x, calls, rows = walk(steps, ask, recorded, lambda total: _bar(total, progress))
             if recorded and isinstance(self.conditional, Counted):
                 self.conditional.calls += calls
-                self.conditional.rows += int(steps.number.sum()) if ahead == 1 else calls * ahead * len(x)
+                self.conditional.rows += rows
         return x
 
     def _law_if_called(
@@ -247,9 +253,11 @@ class _Chain:
         return self.skip and not self._on_mixture and not isinstance(self.conditional, StepLaw)
 
 
-def _inner(conditional: Conditional | StepLaw) -> Any:
-    """What is counted, where the calls are."""
-    return conditional.function if isinstance(conditional, Counted) else conditional
+def _inner(conditional: Any) -> Any:
+    """What answers in the end, behind what counts or restricts it."""
+    while isinstance(conditional, Counted | Restricted):
+        conditional = conditional.function if isinstance(conditional, Counted) else conditional.conditional
+    return conditional
 
 
 def _absent(absent: Tensor | None, conditional: Conditional | StepLaw, process: Process) -> Tensor:

@@ -9,7 +9,8 @@ its state and of random numbers that are fixed; so the answers count up to the f
 counts, too. What was drawn on a wrong state is the next guess: sites far apart hardly depend on each other, and mostly it is
 right.
 
-Either way the result is, token for token, that of one step after the other.
+Either way the result is, token for token, that of one step after the other, as far as the network's answer for a row does not
+depend on the rows beside it; on a GPU a product of another size may round otherwise.
 
 Shapes: n steps, B rows, b sites a step, L sites. Step s of a walk from time `begin` undoes the visits at begin - b (s + 1).
 """
@@ -21,14 +22,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from glauber.chain.captured import EAGER, Captured
+from glauber.chain.captured import Captured
 from glauber.process import Process
 from glauber.process.draws import categorical
 
 Ask = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 """(rows, x, t, sites, S, now) → (rows, b, V) weights of the new tokens of these rows, given that the network is called."""
-LOOK = 8
+LOOK = 16
 """Recorded calls between two looks at whether all is done, each of which makes a GPU wait."""
+WORTH = 32
+"""Calls that a recording must save."""
 UNKNOWN = -1
 
 
@@ -55,13 +58,14 @@ class Walk:
         x: (B, L) the state at time `begin`, which is changed in place.
         free: (B, L) sites that are drawn.
         labels: silent steps write the mask instead of a noise token.
-        ahead: k, how many steps of each row one call answers for.
+        ahead: k, how many steps of each row one call answers for. The network then sees states that cannot occur.
+
+    `advance` until all that are due are `done`; the state is then what `finish` gives.
     """
 
     def __init__(self, process: Process, x: Tensor, begin: int, u: Tensor, free: Tensor, labels: bool, ahead: int = 1):
         schedule, noise = process.schedule, process.noise
         self.schedule, self.x, self.begin, self.n, self.free, self.ahead = schedule, x, begin, len(u), free, ahead
-        self.rank = schedule.order.argsort()  # where each site stands in the order
         times = self.times(torch.arange(self.n, device=x.device))
         visits = times[:, None] + torch.arange(schedule.block, device=x.device)
         signal = schedule.signal[visits][:, None]  # (n, 1, b)
@@ -83,10 +87,6 @@ class Walk:
         due[needed.cumsum(0)[step, row] - 1, row] = step
         return due
 
-    @property
-    def finished(self) -> bool:
-        return bool((self.done >= self.number).all())
-
     def times(self, step: Tensor) -> Tensor:
         return self.begin - self.schedule.block * (step + 1)
 
@@ -97,27 +97,28 @@ class Walk:
         x, before, number = self.x[rows], self.before[rows], self.done[rows]
         queries, guesses = [], []
         for k in range(self.ahead):
-            place = (number + k).clamp_max(len(self.due) - 1)
+            place = number + k
             query = self._query(x, self.due[place, rows], before, rows)
             guess = self.guess[place, rows]
             guesses.append(query.after(torch.where(guess == UNKNOWN, query.now, guess)))
             queries.append(query)
             x, before = query.x.scatter(1, query.sites, guesses[-1]), query.step
-        drawn, healthy = self._draw(queries, rows, ask)
+        drawn, sound = self._draw(queries, rows, ask)
         made = [query.after(tokens) for query, tokens in zip(queries, drawn, strict=True)]
         for k, tokens in enumerate(drawn):
-            self.guess[(number + k).clamp_max(len(self.due) - 1), rows] = tokens
+            self.guess[number + k, rows] = tokens
         right = torch.stack([(a == b).all(-1) for a, b in zip(made, guesses, strict=True)]).long()  # (k, R)
-        last = right[:-1].cumprod(0).sum(0)  # the last answer that counts
-        taken = (last, torch.arange(len(rows), device=last.device))
-        x, sites, new, step = (
-            torch.stack(part)[taken]
-            for part in ([q.x for q in queries], [q.sites for q in queries], made, [q.step for q in queries])
-        )
-        self.x.index_copy_(0, rows, x.scatter(1, sites, new))
-        self.before.index_copy_(0, rows, step)
+        last = right[:-1].cumprod(0).sum(0)  # (R,) the last answer that counts
+
+        def at_last(parts: list[Tensor]) -> Tensor:
+            return torch.stack(parts)[last, torch.arange(len(rows), device=last.device)]
+
+        x, sites = at_last([query.x for query in queries]), at_last([query.sites for query in queries])
+        self.x.index_copy_(0, rows, x.scatter(1, sites, at_last(made)))
+        self.before.index_copy_(0, rows, at_last([query.step for query in queries]))
         self.done.index_copy_(0, rows, torch.minimum(number + last + 1, self.number[rows]))
-        return healthy
+        counts = torch.arange(self.ahead, device=last.device)[:, None] <= last  # (k, R)
+        return (sound | ~counts).all()
 
     def _query(self, x: Tensor, step: Tensor, before: Tensor, rows: Tensor) -> Query:
         """What step (R,) asks, if x (R, L) is the state after the step `before`."""
@@ -128,8 +129,8 @@ class Walk:
         return Query(x, step, live, sites, now, self.called[at, rows], torch.where(free, self.silent[at, rows], now))
 
     def _draw(self, queries: list[Query], rows: Tensor, ask: Ask) -> tuple[tuple[Tensor, ...], Tensor]:
-        """(R, b) new tokens for each query, all from one call; and whether every law could be drawn from."""
-        x, step, _, sites, now, written, _ = (torch.cat(part) for part in zip(*queries, strict=True))
+        """(R, b) new tokens for each query, all from one call; and (k, R) whether their laws could be drawn from."""
+        x, step, live, sites, now, written, _ = (torch.cat(part) for part in zip(*queries, strict=True))
         every = rows.repeat(len(queries))
         at, free = step.clamp_max(self.n - 1), self.free[every].gather(1, sites)
         # A clamped site is evidence and no question: in its place a free one is asked about twice.
@@ -137,41 +138,44 @@ class Walk:
         time = self.times(at)
         law = ask(every, x, time, questions, self.schedule.survival(time).gather(1, sites), now)
         total = law.sum(-1)
-        healthy = ((total > 0) & (total < torch.inf) | ~written).all()
-        return categorical(law, self.draw[at, every]).chunk(len(queries)), healthy
+        sound = ((total > 0) & (total < torch.inf) | ~(written & live)).all(-1)  # a sum of NaN is neither
+        drawn = categorical(law, self.draw[at, every]).clamp_max(law.shape[-1] - 1)  # of what is no law, some token
+        return drawn.chunk(len(queries)), sound.view(len(queries), -1)
 
     def _settled(self, x: Tensor, step: Tensor, before: Tensor, rows: Tensor) -> Tensor:
         """x, the state after the step `before` (R,), with what the silent steps from there to `step` (R,) wrote."""
         b, L = self.schedule.block, self.schedule.length
-        since = (self.rank // b * b - self.times(step)[:, None] - 1) % L + 1  # how much later in time a site was last visited
+        rank = self.schedule._rank
+        since = (rank // b * b - self.times(step)[:, None] - 1) % L + 1  # how much later in time a site was last visited
         last = step[:, None] - since // b  # (R, L) the step that did
-        written = (last >= 0) & (last > before[:, None]) & self.free[rows]
-        return torch.where(written, self.silent[last.clamp_min(0), rows[:, None], self.rank % b], x)
+        written = (last > before[:, None]) & self.free[rows]
+        return torch.where(written, self.silent[last.clamp_min(0), rows[:, None], rank % b], x)
 
     def finish(self) -> Tensor:
         """The state after all steps."""
         return self._settled(self.x, torch.full_like(self.before, self.n), self.before, self.row)
 
 
-def walk(steps: Walk, ask: Ask, recorded: bool, bar: Callable[[int], AbstractContextManager[Any]]) -> tuple[Tensor, int]:
-    """The state after the whole walk, and the network's calls. `recorded`: on a GPU one call is recorded and replayed."""
-    recorded = recorded and steps.calls > 2 * EAGER
+def walk(steps: Walk, ask: Ask, recorded: bool, bar: Callable[[int], AbstractContextManager[Any]]) -> tuple[Tensor, int, int]:
+    """The state after the whole walk, the network's calls, and the rows it was asked about.
+
+    recorded: on a GPU, one call is recorded and then replayed.
+    """
+    recorded = recorded and steps.calls > WORTH
     healthy = torch.ones((), dtype=torch.bool, device=steps.x.device)
 
     def one() -> Tensor:
         return healthy.logical_and_(steps.advance(ask, all_rows=recorded))
 
-    advance: Callable[[], Tensor] = Captured(one) if recorded else one
-    calls, done, in_step = 0, 0, steps.ahead == 1  # then every row makes one call each time
+    advance: Callable[[], Tensor] = Captured(one, steps.x.device) if recorded else one
+    calls, asked, together = 0, 0, LOOK if recorded else 1
     with bar(steps.calls) as shown:
-        while calls < steps.calls if in_step else not steps.finished:
-            batch = min(LOOK if recorded else 1, steps.calls - calls) if in_step else LOOK if recorded else 1
-            for _ in range(batch):
+        while (left := int((steps.number - steps.done).max())) > 0:
+            for _ in range(min(together, left)):
+                asked += steps.ahead * (len(steps.x) if recorded else int((steps.done < steps.number).sum()))
                 advance()
-            calls += batch
-            now = calls if in_step else int(torch.minimum(steps.done, steps.number).max())
-            shown.update(now - done)
-            done = now
+                calls += 1
+            shown.update(left - int((steps.number - steps.done).max()))
     if not bool(healthy):
         raise ValueError("the conditional answered with NaN, or left some site no token; are its weights whole?")
-    return steps.finish(), calls
+    return steps.finish(), calls, int(steps.number.sum()) if steps.ahead == 1 else asked

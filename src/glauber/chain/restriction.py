@@ -19,14 +19,17 @@ def restrict(conditional: Conditional | StepLaw, rules: Sequence[Rule]) -> Condi
     """The conditional without the tokens that the rules bar, its answers normalised again."""
     if not rules:
         return conditional
-    return _StepLaw(conditional, rules) if isinstance(conditional, StepLaw) else _Clean(conditional, rules)
+    return _StepLaw(conditional, rules) if isinstance(conditional, StepLaw) else Restricted(conditional, rules)
 
 
-class _Clean:
+class Restricted:
+    """A clean conditional under rules."""
+
     def __init__(self, conditional: Conditional, rules: Sequence[Rule]):
-        self.conditional, self.rules = conditional, rules
+        self.conditional, self.rules = conditional, list(rules)
 
     def __call__(self, x: Tensor, t: Tensor, survival: Tensor, sites: Tensor) -> Tensor:
+        self.rules = [(places.to(x.device), barred.to(x.device)) for places, barred in self.rules]  # moved once
         return _without(self.conditional(x, t, survival, sites), sites, self.rules)
 
 
@@ -43,6 +46,6 @@ class _StepLaw:
 def _without(log_law: Tensor, sites: Tensor, rules: Sequence[Rule]) -> Tensor:
     """(B, b, V) log-probabilities at the sites (B, b)."""
     for places, barred in rules:
-        here, tokens = places.to(sites.device)[sites], barred.to(sites.device)
-        log_law = log_law.masked_fill(here[..., None] & tokens, -torch.inf)
+        here = places.to(sites.device)[sites]
+        log_law = log_law.masked_fill(here[..., None] & barred.to(sites.device), -torch.inf)
     return log_law.log_softmax(-1)

@@ -60,7 +60,7 @@ class Truncation:
         logits = log_law / _part(parts, done, steps, log_law)
         if self.ban:
             for token in self.ban:  # one by one: a list would have to be brought to the GPU
-                logits[..., token] = -torch.inf
+                logits.select(-1, token).fill_(-torch.inf)
             if check and not bool((logits > -torch.inf).any(-1).all()):
                 raise ValueError("a ban leaves no possible token at some site; ban fewer tokens")
         if self.top_k is not None and self.top_k < logits.shape[-1]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from glauber.cli import making, using, verdicts, weighing  # noqa: F401  (each adds its commands)
+from glauber.cli import codecs, making, using, verdicts, weighing  # noqa: F401  (each adds its commands)
 from glauber.cli.common import app
 from glauber.data.writing import FULL
 

@@ -5,10 +5,14 @@ import os
 import shutil
 import sys
 import textwrap
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+LARGEST = 50 * 10**6
+"""Pixels of an image that a user gives."""
 
 app = typer.Typer(
     add_completion=False,
@@ -16,6 +20,12 @@ app = typer.Typer(
     help="The Glauber Generative Model: generate and fill in tokens by re-sampling one site at a time.",
 )
 
+ClassName = Annotated[
+    str | None, typer.Option("--class", help="Of this class, by name or number, for a model trained on classes.")
+]
+Guidance = Annotated[
+    float | None, typer.Option(help="How far beyond the class's own law to go, e.g. 2; 0 if not given, else twice the calls.")
+]
 ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="novels, a run's or a model's folder, or a hub id owner/name.")]
 Seed = Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Give one to get the same result again.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for programs.")]
@@ -49,21 +59,28 @@ def require_free(folder: Path, force: bool) -> None:
         raise ValueError(f"{folder} is not empty; name another folder with --out, or add --force to write into it")
 
 
-def require_new(file: Path, force: bool) -> None:
+def require_new(file: Path, force: bool, option: str = "--out") -> None:
     """Refuse a file that is there, unless forced, or that cannot be written; before anything that takes time."""
     if file.is_dir():
-        raise ValueError(f"{file} is a folder; name a file with --out")
+        raise ValueError(f"{file} is a folder; name a file with {option}")
     if file.exists() and not force:
-        raise ValueError(f"{file} exists; name another file with --out, or add --force to replace it")
+        raise ValueError(f"{file} exists; name another file with {option}, or add --force to replace it")
     if not file.parent.is_dir():
         raise ValueError(
-            f"there is no folder {file.parent} to write {file.name} into; make it, or name another file with --out"
+            f"there is no folder {file.parent} to write {file.name} into; make it, or name another file with {option}"
         )
 
 
-def chain_options(kernel: str | None, top_p: float | None, top_k: int | None, temperature: str | None) -> dict[str, Any]:
+def chain_options(
+    kernel: str | None,
+    top_p: float | None,
+    top_k: int | None,
+    temperature: str | None,
+    class_name: str | None = None,
+    guidance: float | None = None,
+) -> dict[str, Any]:
     """What the user set."""
-    asked: dict[str, Any] = {"kernel": kernel, "top_p": top_p, "top_k": top_k}
+    asked: dict[str, Any] = {"kernel": kernel, "top_p": top_p, "top_k": top_k, "class_": class_name, "guidance": guidance}
     if temperature is not None:
         try:
             asked["temperature"] = [float(part) for part in temperature.split(",")]
@@ -73,17 +90,25 @@ def chain_options(kernel: str | None, top_p: float | None, top_k: int | None, te
 
 
 def open_image(path: Path) -> Any:
-    """A PIL image, read whole."""
+    """A PIL image, read whole, upright and flat. One that is far too large is refused before it is read."""
     try:
-        from PIL import Image, UnidentifiedImageError
+        from PIL import Image, ImageOps, UnidentifiedImageError
     except ImportError as error:
         raise ImportError("images need pillow: pip install 'glauber[image]'") from error
+    from glauber.data.images import flat
+
     try:
-        image = Image.open(path)
-        image.load()
-        return image
-    except (OSError, UnidentifiedImageError):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # we look for ourselves
+            image = Image.open(path)
+        with image:
+            if image.width * image.height <= LARGEST:
+                return flat(ImageOps.exif_transpose(image))
+    except Image.DecompressionBombError:
+        pass
+    except (OSError, ValueError, SyntaxError, EOFError, UnidentifiedImageError):
         raise ValueError(f"{path} is missing, cut short, or not an image") from None
+    raise ValueError(f"{path} has more than {LARGEST // 10**6} million pixels; make it smaller")
 
 
 def save_images(images: list[Any], out: Path) -> list[str]:
@@ -91,7 +116,7 @@ def save_images(images: list[Any], out: Path) -> list[str]:
     out.mkdir(parents=True, exist_ok=True)
     files = [out / f"{k:04d}.png" for k in range(len(images))]
     for image, file in zip(images, files, strict=True):
-        _save_image(image, file)
+        save_image(image, file)
     if len(images) > 1:  # all at a glance, large enough to see
         import numpy as np
 
@@ -100,11 +125,12 @@ def save_images(images: list[Any], out: Path) -> list[str]:
         scale = max(1, 64 // images[0].height)
         files.append(out / "sheet.png")
         sheet = grid(np.stack([np.asarray(image.convert("RGB")) for image in images]), min(10, len(images)), scale)
-        _save_image(sheet, files[-1])
+        save_image(sheet, files[-1])
     return [str(file) for file in files]
 
 
-def _save_image(image: Any, file: Path) -> None:
+def save_image(image: Any, file: Path) -> None:
+    """As PNG, all or nothing."""
     from glauber.storage import write_file
 
     content = io.BytesIO()

@@ -16,17 +16,34 @@ from glauber.cli.watching import view
 from glauber.codec import is_image_codec
 from glauber.data.writing import replacing
 from glauber.infill import Filled, fill_text, read_template, require_text_codec
+from glauber.inpaint import placed
 from glauber.model import Model
 from glauber.storage import write_file
 
 
-def inpaint(loaded: Model, image: Path, mask: Path, num: int, seed: int | None, **options: Any) -> list[Any]:
-    """The image with the white part of the mask filled in, `num` times."""
-    picture, hole = open_image(image), open_image(mask).convert("L")
-    if is_image_codec(loaded.codec) and len(loaded.codec.shape) == 2:
-        picture = picture.convert("L")
+def inpaint(
+    loaded: Model, image: Path, mask: Path | None, outpaint: str | None, num: int, seed: int | None, **options: Any
+) -> list[Any]:
+    """The image with the white part of the mask filled in, or what is around it, `num` times."""
+    if not is_image_codec(loaded.codec):
+        raise ValueError("this model has no image codec; give it a text or tokens instead")
+    shape = loaded.codec.shape
+    picture = np.asarray(open_image(image).convert("L" if len(shape) == 2 else "RGB"))
+    hole = np.asarray(open_image(mask).convert("L")) if mask is not None else np.zeros(0)
+    if outpaint is not None:
+        picture, hole = placed(picture, shape, *_place(outpaint))
     images: list[Any] = loaded.inpaint(picture, hole, num, seed, **options)
     return images
+
+
+def _place(word: str) -> tuple[int, int] | tuple[None, None]:
+    """Pixels from the left and the top, as in 8,16."""
+    if word == "middle":
+        return None, None
+    left, comma, top = word.partition(",")
+    if not comma or not left.strip().isdecimal() or not top.strip().isdecimal():
+        raise ValueError(f"--outpaint is 'middle', or pixels from the left and the top such as 8,16, not {word!r}")
+    return int(left), int(top)
 
 
 def infill_tokens(

@@ -31,7 +31,7 @@ def prepare(
     out: Annotated[Path, typer.Option(help="Folder for the token shards.")],
     tokenizer: Annotated[
         str,
-        typer.Option(help="char, bytes, bpe:8192, a tokenizer.json, hub:NAME; of images patches:512:4 or pixels:16."),
+        typer.Option(help="char, bytes, bpe:8192, a tokenizer.json, hub:NAME; of images patches:512:4, pixels:16 or vq:CODEC."),
     ] = "char",
     length: Annotated[int | None, typer.Option(help="L, tokens per row; 256 if not given. Images have their own.")] = None,
     valid: Annotated[float, typer.Option(help="Share of the data kept for validation.")] = 0.01,
@@ -39,12 +39,13 @@ def prepare(
     vocab: Annotated[int | None, typer.Option(help="Vocabulary size of .npy tokens.")] = None,
     size: Annotated[int | None, typer.Option(help="Cut images to squares of so many pixels a side, resized.")] = None,
     grey: Annotated[bool, typer.Option("--grey", help="Make images grey; as pixels they always are.")] = False,
+    classes: Annotated[bool, typer.Option("--classes", help="The sub-folders of images are their classes; keep them.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace finished data in --out.")] = False,
 ) -> None:
     """Turn texts, images or tokens into shards to train on. Interrupted, it goes on from where it was."""
     from glauber.data import prepare as prepare_data
 
-    shards = prepare_data(sources, out, tokenizer, length, valid, field, vocab, size, grey, force=force)
+    shards = prepare_data(sources, out, tokenizer, length, valid, field, vocab, size, grey, force=force, classes=classes)
     rows = {split: len(shards.rows(split)) for split in ("train", "valid")}
     print(f"{rows['train']:,} rows to train on and {rows['valid']:,} to validate, of {shards.length} tokens, in {out}")
     print(f"vocabulary {shards.vocab:,}; try: {command()} train --recipe tiny --data {out} --out run")

@@ -9,7 +9,9 @@ import typer
 
 from glauber.cli.common import (
     Block,
+    ClassName,
     Force,
+    Guidance,
     Json,
     Kernel,
     ModelName,
@@ -42,13 +44,19 @@ def sample(
     top_p: TopP = None,
     top_k: TopK = None,
     temperature: Temperature = None,
+    calls: Annotated[int | None, typer.Option(help="Network calls, for a method that is no chain, such as mdlm.")] = None,
+    sampler: Annotated[str | None, typer.Option(help="Of such a method, e.g. ancestral, euler.")] = None,
+    class_name: ClassName = None,
+    guidance: Guidance = None,
     watch: Watching = False,
+    strip: Annotated[Path | None, typer.Option(help="A .png of the first image: noise falls on it; the chain back.")] = None,
+    gif: Annotated[Path | None, typer.Option(help="A .gif of the images as they come out of the noise.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the images, or for samples.json.")] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Draw samples: images into a folder, text onto the screen. What is not set is the model's own."""
-    from glauber.cli.watching import view
+    from glauber.cli.watching import camera_of, view
     from glauber.codec import is_image_codec
     from glauber.model import load
     from glauber.storage import write_file
@@ -57,20 +65,23 @@ def sample(
     if num < 1:
         raise ValueError(f"ask for at least one sample, not {num}")
     loaded = load(model)
-    if is_image_codec(loaded.codec) and out is None:
+    if is_image_codec(loaded.codec) and out is strip is gif is None:
         raise ValueError("this model makes images; say where to put them, e.g. --out samples")
     if out is not None:
         require_free(out, force)
     began = time.perf_counter()
-    options = chain_options(kernel, top_p, top_k, temperature)
+    options = chain_options(kernel, top_p, top_k, temperature, class_name, guidance) | {"calls": calls, "sampler": sampler}
     seen = view(loaded.text_codec, loaded.schedule(sweeps, block, order)) if watch else None
     options["on_step"] = None if seen is None else seen()
+    camera = camera_of(loaded, loaded.schedule(sweeps, block, order), strip, gif, force) if strip or gif else None
+    options |= {} if camera is None else {"on_step": camera.film}
     tokens = loaded.sample_tokens(num, seed, sweeps, block, order, progress=seen is None and not as_json, **options)
     if seen is not None:
         seen.clear()
     result: dict[str, Any] = {"tokens": tokens.tolist(), "seconds": time.perf_counter() - began}
-    if is_image_codec(loaded.codec) and out is not None:
-        result["files"] = save_images(loaded.decode(tokens), out)
+    if is_image_codec(loaded.codec):
+        result |= {} if out is None else {"files": save_images(loaded.decode(tokens), out)}
+        result |= {} if camera is None else {"pictures": camera.save(seed)}
     else:
         if loaded.codec is not None:
             result["texts"] = loaded.decode(tokens)
@@ -90,7 +101,16 @@ def infill(
     texts: Annotated[Path | None, typer.Option(help="Many of them: a .jsonl file with a field text in each line.")] = None,
     image: Annotated[Path | None, typer.Option(help="An image of the size that the model was trained on; with --mask.")] = None,
     tokens: Annotated[Path | None, typer.Option(help="Tokens as .npy, (L,) or (rows, L); with --mask.")] = None,
-    mask: Annotated[Path | None, typer.Option(help="What to fill in: white pixels, or true in a .npy.")] = None,
+    mask: Annotated[
+        Path | None, typer.Option(help="What to fill in: white pixels of an image of any size, or true in a .npy.")
+    ] = None,
+    mask_rule: Annotated[
+        str | None, typer.Option(help="Which tokens white pixels free: cover, if not said; for VQ codecs also again, or paper.")
+    ] = None,
+    outpaint: Annotated[
+        str | None,
+        typer.Option(help="Instead of --mask: fill in around a smaller image, put in the middle, or 8,16 from left and top."),
+    ] = None,
     num: Annotated[int, typer.Option("-n", "--num", help="How many different fills.")] = 1,
     seed: Seed = None,
     sweeps: Sweeps = None,
@@ -100,6 +120,8 @@ def infill(
     top_p: TopP = None,
     top_k: TopK = None,
     temperature: Temperature = None,
+    class_name: ClassName = None,
+    guidance: Guidance = None,
     watch: Watching = False,
     out: Annotated[
         Path | None, typer.Option(help="For images a folder (filled if not given), for --texts a .jsonl, for --tokens a .npy.")
@@ -114,8 +136,10 @@ def infill(
         raise ValueError(f"ask for at least one fill, not {num}")
     if sum(source is not None for source in (text, texts, image, tokens)) != 1:
         raise ValueError("say what to fill in: one of --text, --texts, --image and --tokens")
-    if (mask is None) != (image is None and tokens is None):
-        raise ValueError("an image or tokens need a --mask that says what to fill in, and text has its [[gaps]] instead")
+    if (mask is None) != (outpaint is not None or (image is None and tokens is None)):
+        raise ValueError("an image or tokens need a --mask (an image may have --outpaint instead), and text has its [[gaps]]")
+    if image is None and (outpaint is not None or mask_rule is not None):
+        raise ValueError("--outpaint and --mask-rule are for images; name one with --image")
     if watch and text is None:
         raise ValueError("--watch shows one text that fills, so it goes with --text")
     if text is not None and out is not None:
@@ -124,12 +148,14 @@ def infill(
     from glauber.model import load
 
     calm_threads()
-    options = chain_options(kernel, top_p, top_k, temperature) | {"sweeps": sweeps, "block": block, "order": order}
+    options = chain_options(kernel, top_p, top_k, temperature, class_name, guidance)
+    options |= {"sweeps": sweeps, "block": block, "order": order}
     began = time.perf_counter()
-    if image is not None and mask is not None:
+    if image is not None:
         folder = out or Path("filled")
         require_free(folder, force)
-        images = inpaint(load(model), image, mask, num, seed, progress=not as_json, **options)
+        rule = {} if mask_rule is None else {"mask_rule": mask_rule}
+        images = inpaint(load(model), image, mask, outpaint, num, seed, progress=not as_json, **rule, **options)
         result: dict[str, Any] = {"files": save_images(images, folder)}
     elif tokens is not None and mask is not None:
         if out is None:
@@ -213,8 +239,9 @@ def score(
     began = time.perf_counter()
     found = score_windows(loaded, windows, KINDS, draws, seed, sweeps, block, order, progress=not as_json)
     used = loaded.schedule(sweeps, block, order)
+    first = next(iter(found.values()))
     result: dict[str, Any] = {
-        **{name: found["reversal"][name] for name in ("rows", "tokens", "characters", "calls") if name in found["reversal"]},
+        **{name: first[name] for name in ("rows", "tokens", "characters", "calls") if name in first},
         "length": used.length,
         "steps": used.steps,
         "block": used.block,
@@ -237,6 +264,8 @@ def _print_sample(result: dict[str, Any], as_json: bool) -> None:
         print(f"{len(files)} file{'s' * (len(files) > 1)} in {Path(files[0]).parent} ({result['seconds']:.1f} s)")
     elif "texts" in result:
         print(*result["texts"], sep="\n----\n")
-    else:
+    elif "pictures" not in result:
         for row in result["tokens"]:
             print(*row)
+    if "pictures" in result and not as_json:
+        print(*result["pictures"], sep="\n")

@@ -1,4 +1,4 @@
-"""The command that judges texts: evaluate."""
+"""The command that judges texts and images: evaluate."""
 
 import json
 from pathlib import Path
@@ -14,27 +14,45 @@ Cell = float | int | str | None
 @app.command()
 def evaluate(
     samples: Annotated[
-        Path, typer.Argument(metavar="SAMPLES", help=".txt, .jsonl, .npy, what sample --out wrote; or filled gaps in .jsonl.")
+        Path,
+        typer.Argument(
+            metavar="SAMPLES",
+            help=".txt, .jsonl, .npy, what sample --out wrote; or filled gaps in .jsonl; or images in a folder.",
+        ),
     ],
-    reference: Annotated[Path | None, typer.Option(help="Held-out real text, in the same formats or as shards.")] = None,
+    reference: Annotated[
+        Path | None, typer.Option(help="Real text, or shards; or real images, or their kept statistics.")
+    ] = None,
     judge: Annotated[
         list[str] | None, typer.Option(help="A causal language model: folder, .gguf or hub id. May be repeated.")
     ] = None,
-    train: Annotated[Path | None, typer.Option(help="The training text or shards: what of the samples is known there.")] = None,
+    train: Annotated[
+        Path | None, typer.Option(help="The training text, shards or images: what of the samples is known there.")
+    ] = None,
     tokenizer: Annotated[
         str | None, typer.Option(help="What tokens stand for: a tokenizer.json, bytes, hub:NAME, a model or shards.")
     ] = None,
-    features: Annotated[str | None, typer.Option(help="A sentence encoder for MAUVE; else the first judge is used.")] = None,
+    features: Annotated[
+        str | None, typer.Option(help="For images the file of an InceptionV3; for texts a sentence encoder for MAUVE.")
+    ] = None,
+    reconstruct: Annotated[
+        str | None, typer.Option(help="Judge the images as a codec gives them back: that of a model or shards, or vq:CODEC.")
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="A JSON file for all figures; interrupted, the same command goes on.")
+        Path | None,
+        typer.Option(
+            help="A JSON file for all figures, or .safetensors for statistics; interrupted, the same command goes on."
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file that is there.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Judge samples of text beside held-out real text: perplexity, entropy, MAUVE, what is copied.
+    """Judge samples beside real text or images: perplexity, entropy, MAUVE, what is copied; FID, KID, precision, recall.
 
     A .jsonl of filled gaps (prefix, fill, truth, suffix) is judged beside the truth; it needs no --reference.
+    Images with --out NAME.safetensors and no --reference: their statistics are kept, to be a --reference later.
     """
+    from glauber.cli.judging import holds_images, judge_images
     from glauber.evaluate.infill import evaluate_fills, read_fills
     from glauber.evaluate.text import evaluate_texts, read_texts
     from glauber.storage import write_file
@@ -42,6 +60,11 @@ def evaluate(
     if out is not None:
         require_new(out, force)
     partial = None if out is None else out.with_name(f"{out.name}.partial")
+    if reconstruct is not None or holds_images(samples, features):
+        if judge or tokenizer is not None:
+            raise ValueError("--judge and --tokenizer are for texts, and these are images; leave them out")
+        judge_images(samples, reference, features, train, reconstruct, out, force, as_json)
+        return
     if _holds_fills(samples):
         report = evaluate_fills(read_fills(samples), judge or [], partial, progress=not as_json)
     elif reference is None:

@@ -1,19 +1,24 @@
-"""The chain at work, in a terminal: text that settles out of noise."""
+"""The chain at work: text that settles out of noise in a terminal, pictures of images that do."""
 
+import io
 import os
 import shutil
 import sys
 import time
 import unicodedata
+from pathlib import Path
 from typing import TextIO
 
 import torch
 from torch import Tensor
 
 from glauber.chain.driver import OnStep
-from glauber.codec import TextCodec
-from glauber.infill import token_texts
-from glauber.process import Schedule
+from glauber.cli.common import require_new, save_image
+from glauber.codec import ImageCodec, TextCodec, is_image_codec
+from glauber.infill import new_generator, token_texts
+from glauber.model import Model
+from glauber.process import Process, Schedule
+from glauber.storage import write_file
 
 PLAIN, BOLD, RESET = "", "\033[1;7m", "\033[0m"
 SIGNS = str.maketrans({"\n": "↵", "\r": "", "\t": " "})
@@ -88,6 +93,38 @@ class View:
 
     def _erasing(self) -> str:
         return f"\033[{self.drawn}A\033[J" if self.drawn else ""
+
+
+class Camera:
+    """Takes the pictures of a chain of images that were asked for; its `film` is the chain's `on_step`."""
+
+    def __init__(self, codec: ImageCodec, process: Process, strip: Path | None, gif: Path | None):
+        from glauber.pictures import Film, film_times, strip_times
+
+        self.codec, self.process, self.strip, self.gif = codec, process, strip, gif
+        self.film = Film([*(strip_times(process.schedule) if strip else []), *(film_times(process.schedule) if gif else [])])
+
+    def save(self, seed: int | None) -> list[str]:
+        """The files' names."""
+        from glauber import pictures
+
+        if self.strip is not None:
+            save_image(pictures.strip(self.codec, self.process, self.film, new_generator(seed)), self.strip)
+        if self.gif is not None:
+            content = io.BytesIO()
+            pictures.save_gif(pictures.film_frames(self.codec, self.process.schedule, self.film), content)
+            write_file(self.gif, content.getvalue())
+        return [str(file) for file in (self.strip, self.gif) if file is not None]
+
+
+def camera_of(model: Model, schedule: Schedule, strip: Path | None, gif: Path | None, force: bool) -> Camera:
+    """One for the pictures that are wanted."""
+    for option, file in (("--strip", strip), ("--gif", gif)):
+        if file is not None:
+            require_new(file, force, option)
+    if not is_image_codec(model.codec):
+        raise ValueError("this model makes no images, so its chain has no pictures; leave --strip and --gif out")
+    return Camera(model.codec, Process(schedule, model.process.noise), strip, gif)
 
 
 def view(codec: TextCodec | None, schedule: Schedule) -> View | None:

@@ -9,6 +9,7 @@ from glauber.codec.patches import PatchCodec
 from glauber.codec.pixels import PixelCodec
 from glauber.codec.protocol import ImageCodec
 from glauber.codec.text import ByteCodec, CharCodec, TextCodec, TokenizerCodec, text_codec, text_codec_from_dict
+from glauber.codec.vq import VQCodec
 
 TEXT_KINDS = (CharCodec.kind, ByteCodec.kind, TokenizerCodec.kind)
 
@@ -28,9 +29,11 @@ def codec_from_dict(config: dict[str, Any], tensors: dict[str, Tensor]) -> Any:
         return PixelCodec(tuple(config["shape"]), **options)
     if kind == PatchCodec.kind:
         return PatchCodec(tensors["centres"], shape=tuple(config["shape"]), **options)
+    if kind == VQCodec.kind:
+        return VQCodec.from_tensors(tensors=tensors, shape=tuple(config["shape"]), **options)
     if kind in TEXT_KINDS:
         return text_codec_from_dict(config)
-    known = ", ".join(map(repr, (PixelCodec.kind, PatchCodec.kind, *TEXT_KINDS)))
+    known = ", ".join(map(repr, (PixelCodec.kind, PatchCodec.kind, VQCodec.kind, *TEXT_KINDS)))
     raise ValueError(f"unknown codec {kind!r}; this version of glauber knows {known}")
 
 
@@ -43,6 +46,7 @@ __all__ = [
     "PixelCodec",
     "TextCodec",
     "TokenizerCodec",
+    "VQCodec",
     "codec_from_dict",
     "is_image_codec",
     "text_codec",

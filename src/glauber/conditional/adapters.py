@@ -18,13 +18,32 @@ Network = Callable[..., Tensor]
 
 
 class Denoiser:
-    """A network trained with the dense loss: its logits at a masked site are the clean conditional, up to a constant."""
+    """A network trained with the dense loss: its logits at a masked site are the clean conditional, up to a constant.
 
-    def __init__(self, network: Network):
-        self.network = network
+    Args:
+        class_: told to the network for all rows, if it has classes.
+        guidance: w of `guided`, away from what the network says when told no class; costs a second call.
+    """
+
+    def __init__(self, network: Network, class_: int | None = None, guidance: float = 0.0):
+        if not 0 <= guidance < float("inf"):
+            raise ValueError(f"guidance is 0 or more, such as 2, not {guidance}")
+        if guidance and class_ is None:
+            raise ValueError("guidance goes towards a class; say which one")
+        self.network, self.class_, self.guidance = network, class_, guidance
 
     def __call__(self, x: Tensor, t: Tensor, survival: Tensor, sites: Tensor) -> Tensor:
-        return self.network(x, t, survival, sites).double().log_softmax(-1)
+        told = {} if self.class_ is None else {"class_": self.class_}
+        law = self.network(x, t, survival, sites, **told).double().log_softmax(-1)
+        if self.guidance == 0:
+            return law
+        return guided(law, self.network(x, t, survival, sites).double().log_softmax(-1), self.guidance)
+
+
+def guided(told: Tensor, untold: Tensor, guidance: float) -> Tensor:
+    """Classifier-free guidance: (1+w) log c(a | x, class) - w log c(a | x), normalised over the tokens a, (..., V)."""
+    beyond = (1 + guidance) * told - guidance * untold
+    return torch.where(told == -torch.inf, told, beyond).log_softmax(-1)  # what is impossible stays so
 
 
 class Reader:
@@ -77,12 +96,16 @@ class Classifier:
         return (prior - self.network(x, t, survival, sites).double()).log_softmax(-1)
 
 
-def conditional_of(objective: str, network: Network, process: Process) -> Conditional | StepLaw:
-    """What a network trained with this objective knows, for a chain of the process."""
+def conditional_of(
+    objective: str, network: Network, process: Process, class_: int | None = None, guidance: float = 0.0
+) -> Conditional | StepLaw:
+    """What a network trained with this objective knows, for a chain of the process, of things of a class if one is given."""
     reads = isinstance(network, Transformer) and network.config.reads
+    if objective in CLASSIFIERS and class_ is not None:
+        raise ValueError("a model of the paper's losses knows no clean conditional of a class; train with the dense loss")
     if objective == "reading" or (objective == "dense" and reads and process.schedule.reading):
         return Reader(network)
-    return Classifier(network, process) if objective in CLASSIFIERS else Denoiser(network)
+    return Classifier(network, process) if objective in CLASSIFIERS else Denoiser(network, class_, guidance)
 
 
 def require_classifiable(process: Process) -> None:

@@ -6,6 +6,7 @@ Shapes: B rows, L sites, b asked sites, V tokens, D width, C conditioning width.
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -42,10 +43,14 @@ class TransformerConfig:
     reads: bool = False
     """Read the answer about a site one slot to its left, behind an extra first slot. With attention to the left alone one pass
     then answers for a whole sweep in reading order, as an autoregressive network does; the same weights also look both ways."""
+    classes: int = 0
+    """How many classes it can be told; it also knows what "no class" means. 0 for a network without them."""
 
     def __post_init__(self) -> None:
         if self.vocab < 2 or self.length < 1 or min(self.width, self.layers, self.heads, self.cond) < 1:
             raise ValueError("a network needs a vocabulary of at least 2 and a positive length, width, layers and heads")
+        if self.classes < 0 or (self.classes and self.reads):
+            raise ValueError("a network has 0 or more classes, and one that reads has none")
         turns = 2 if self.grid is None else 4
         if self.width % (self.heads * turns):
             raise ValueError(f"width must be a multiple of {turns} × heads for the rotary positions, not {self.width}")
@@ -55,10 +60,8 @@ class TransformerConfig:
             object.__setattr__(self, "grid", tuple(self.grid))
             if len(self.grid) != 2 or math.prod(self.grid) != self.length:
                 raise ValueError(f"a grid of {'×'.join(map(str, self.grid))} does not hold {self.length} sites")
-        if self.reads and (self.conditioning != "survival" or self.grid is not None or self.absolute):
-            raise ValueError(
-                "a network that reads is for sequences and told the survival: no grid, no absolute positions, no time"
-            )
+        if self.reads and self.conditioning != "survival":
+            raise ValueError("a network that reads is told the survival, not the time")
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -73,7 +76,7 @@ class Transformer(nn.Module):
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
-        self.config = config
+        self.config, self.compiled = config, False
         D, C = config.width, config.cond
         self.embed = nn.Embedding(config.vocab + 1 + config.reads, D)  # row V is the mask, V+1 the first slot of one that reads
         self.place = nn.Parameter(torch.zeros(config.length, D)) if config.absolute else None
@@ -82,7 +85,8 @@ class Transformer(nn.Module):
         self.final_norm = nn.LayerNorm(D, bias=False)
         self.final_modulation = nn.Linear(C, 2 * D)
         self.head = nn.Linear(D, config.vocab)
-        cos, sin = rotary_tables(config.length + config.reads, D // config.heads, config.grid)
+        self.classes = nn.Embedding(config.classes + 1, C) if config.classes else None  # the last row is "no class"
+        cos, sin = rotary_tables(config.length, D // config.heads, config.grid, first_slot=config.reads)
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
         self.reset_parameters()
@@ -119,6 +123,7 @@ class Transformer(nn.Module):
         sites: Tensor | None = None,
         readout: Readout | None = None,
         reading: int = 0,
+        class_: Tensor | int | None = None,
     ) -> Tensor:
         """
         Args:
@@ -129,6 +134,7 @@ class Transformer(nn.Module):
             readout: what to do with the last features (B, L, D) and the head instead of making all logits.
             reading: in the first so many rows, which are clean, every site is answered for given the sites before it alone: the
                 L states of a sweep in reading order (all before the site clean, all after it noise) in one pass.
+            class_: of each row, (B,), or of all of them; none for "no class". For a network that has classes.
 
         Returns:
             (B, b, V) or (B, L, V) logits, or what the readout gives.
@@ -139,7 +145,12 @@ class Transformer(nn.Module):
             raise ValueError(UNREAD)
         if sites is not None:
             x = x.scatter(1, sites, self.mask)
-        h, c = self.enter(x, t, survival)
+        if class_ is not None and self.classes is None:
+            raise ValueError("this network was not trained on classes, and cannot be told one")
+        h, c = _part("enter", self.compiled)(self, x, t, survival)
+        if self.classes is not None:
+            number = self.config.classes if class_ is None else class_
+            c = c + (self.classes.weight[number] if isinstance(number, int) else self.classes(number))
         for block in self.blocks:
             h = block(h, c, self.cos, self.sin, reading)
         if sites is not None:
@@ -160,7 +171,12 @@ class Transformer(nn.Module):
             h = self.embed(x) + per_site
         else:
             h, c = self.embed(x), self.condition(t)
-        return h if self.place is None else h + self.place, c
+        return h if self.place is None else h + self._places(slice(None)), c
+
+    def _places(self, slots: slice) -> Tensor:
+        """The learned vectors of these slots; the first slot of a network that reads is no site and has none."""
+        assert self.place is not None
+        return (F.pad(self.place, (0, 0, 1, 0)) if self.config.reads else self.place)[slots]
 
     def leave(self, h: Tensor, c: Tensor) -> Tensor:
         """What goes into the head: the last features, levelled and modulated."""
@@ -171,8 +187,7 @@ class Transformer(nn.Module):
         """Compile what comes before the blocks, one block for all of them, and what comes after; the weights stay in place."""
         for block in self.blocks:
             block.compile()
-        self.enter = torch.compile(self.enter)  # type: ignore[method-assign]
-        self.leave = torch.compile(self.leave)  # type: ignore[method-assign]
+        self.compiled = True
 
     def read(self, x: Tensor, cache: "Cache") -> Tensor:
         """Go on reading, without going over what the cache holds; what `forward` says of rows that are read.
@@ -191,6 +206,8 @@ class Transformer(nn.Module):
         per_site, c = self.condition(torch.ones_like(x, dtype=torch.float64))
         h = self.embed(x) + per_site
         here = slice(cache.filled, cache.filled + x.shape[1])
+        if self.place is not None:
+            h = h + self._places(here)
         cos, sin = self.get_buffer("cos")[here], self.get_buffer("sin")[here]
         for number, block in enumerate(self.blocks):
             h = block(h, c, cos, sin, len(x), cache.of(number))
@@ -198,9 +215,16 @@ class Transformer(nn.Module):
         return self._answer(h[:, -1:], c, None)[:, 0]
 
     def _answer(self, h: Tensor, c: Tensor, readout: Readout | None) -> Tensor:
-        features = self.leave(h, c)
+        features = _part("leave", self.compiled)(self, h, c)
         out: Tensor = self.head(features) if readout is None else readout(features, self.head)
         return out
+
+
+@cache
+def _part(name: str, compiled: bool) -> Callable[..., Any]:
+    """A method of `Transformer` as a function of the network: a copy of a compiled network has its own weights."""
+    method: Callable[..., Any] = getattr(Transformer, name)
+    return torch.compile(method) if compiled else method
 
 
 class TimeCondition(nn.Module):
@@ -305,11 +329,12 @@ def modulate(h: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
     return h * (1 + scale) + shift
 
 
-def rotary_tables(length: int, width: int, grid: tuple[int, int] | None) -> tuple[Tensor, Tensor]:
+def rotary_tables(length: int, width: int, grid: tuple[int, int] | None, first_slot: bool = False) -> tuple[Tensor, Tensor]:
     """Cosines and sines (L, width/2) of the angle by which each pair of channels turns at each site.
 
     In one dimension pair k turns by position · 10000^(-2k/width). On a grid the first half of the pairs turns with the row
-    and the second half with the column, each at the rates of a head of half the width.
+    and the second half with the column, each at the rates of a head of half the width. With `first_slot` there is one place
+    more, before the first: in one dimension the sites move up, on a grid it does not turn.
     """
 
     def angles(position: Tensor, width: int) -> Tensor:
@@ -318,9 +343,10 @@ def rotary_tables(length: int, width: int, grid: tuple[int, int] | None) -> tupl
 
     site = torch.arange(length)
     if grid is None:
-        angle = angles(site, width)
+        angle = angles(torch.arange(length + first_slot), width)
     else:
         angle = torch.cat([angles(site // grid[1], width // 2), angles(site % grid[1], width // 2)], dim=-1)
+        angle = F.pad(angle, (0, 0, int(first_slot), 0))
     return angle.cos().float(), angle.sin().float()
 
 

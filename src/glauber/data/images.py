@@ -91,9 +91,16 @@ def _open(path: Path) -> Any:
             upright.load()
     except (OSError, ValueError, SyntaxError, EOFError, UnidentifiedImageError, Image.DecompressionBombError) as error:
         raise ValueError(f"{path} is damaged, cut short, or not an image; mend or remove it") from error
-    if upright.mode.startswith("I"):  # 16 bits, which convert() would cut off at 255
-        upright = Image.fromarray((np.asarray(upright).clip(0, 65535) / 257).round().astype(np.uint8))
-    if "A" in upright.getbands() or "transparency" in upright.info:
-        paper = Image.new("RGBA", upright.size, "white")
-        upright = Image.alpha_composite(paper, upright.convert("RGBA"))
-    return upright
+    return flat(upright)
+
+
+def flat(image: Any) -> Any:
+    """A PIL image of at most 8 bits a channel; what can be seen through lies on white paper."""
+    from PIL import Image
+
+    if image.mode.startswith("I"):  # 16 bits, which convert() would cut off at 255
+        image = Image.fromarray((np.asarray(image).clip(0, 65535) / 257).round().astype(np.uint8))
+    if "A" in image.getbands() or "transparency" in image.info:
+        paper = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(paper, image.convert("RGBA"))
+    return image

@@ -36,7 +36,8 @@ class Job:
         self.plan, self.folder, self.said = plan, folder, said
         self.vocab = codec.vocab if codec is not None else plan.sources.vocab or 0
         self.encode, self.end = _encoder(codec)
-        self.packers = {split: Packer(folder, split, plan.shard_rows, plan.length, self.vocab) for split in SPLITS}
+        size = plan.shard_rows, plan.width, self.vocab, len(plan.classes)
+        self.packers = {split: Packer(folder, split, *size) for split in SPLITS}
         self.position = Position()
         self.side, self.section = SPLITS[0], 0  # where the current section goes, and its size so far
         self.sizes = dict.fromkeys(SPLITS, 0)
@@ -80,11 +81,15 @@ class Job:
         parts: dict[str, list[np.ndarray]] = {split: [] for split in SPLITS}
         for piece, tokens in zip(batch, encoded, strict=True):
             self._choose(piece, parts)
-            parts[self.side] += [tokens, self.end] if piece.ends else [tokens]
+            parts[self.side] += [tokens, self._after(piece)] if piece.ends else [tokens]
             self._count(piece, len(tokens))
         for split, found in parts.items():
             self.packers[split].add(np.concatenate([self.end[:0], *found]))
         self.position = batch[-1].after
+
+    def _after(self, piece: Piece) -> np.ndarray:
+        """What follows the tokens of a document: the end-of-text token, its class, or nothing."""
+        return np.array([self.plan.classes.index(piece.folder)], np.uint32) if self.plan.classes else self.end
 
     def _choose(self, piece: Piece, parts: dict[str, list[np.ndarray]]) -> None:
         """The split of a new document or section; a document that changes sides ends on the one it leaves."""
@@ -135,7 +140,8 @@ class Job:
             "format": FORMAT,
             "vocab": self.vocab,
             "length": self.plan.length,
-            "dtype": row_dtype(self.vocab),
+            "dtype": row_dtype(max(self.vocab, len(self.plan.classes))),
+            **({"classes": list(self.plan.classes)} if self.plan.classes else {}),
             "splits": {split: packer.shards for split, packer in self.packers.items()},
             "counts": {"file": COUNTS, "sha256": sha256(self.folder / COUNTS)},
             "sources": self.plan.sources.describe(),

@@ -11,11 +11,15 @@ from glauber.data.writing import write
 
 
 class Packer:
-    """The tokens of one split, written as a shard whenever there are more than one holds."""
+    """The tokens of one split, written as a shard whenever there are more than one holds.
 
-    def __init__(self, folder: Path, split: str, rows: int, length: int, vocab: int):
-        self.folder, self.split, self.length = folder, split, length
-        self.buffer = np.empty(rows * length, dtype=row_dtype(vocab))
+    Args:
+        length: of a row; with `classes`, the last of its numbers is the row's class, and no token.
+    """
+
+    def __init__(self, folder: Path, split: str, rows: int, length: int, vocab: int, classes: int = 0):
+        self.folder, self.split, self.length, self.has_classes = folder, split, length, classes > 0
+        self.buffer = np.empty(rows * length, dtype=row_dtype(max(vocab, classes)))
         self.filled = 0
         self.shards: list[dict[str, Any]] = []
         self.counts = np.zeros(vocab, dtype=np.int64)
@@ -46,5 +50,6 @@ class Packer:
             little = tokens.astype(tokens.dtype.newbyteorder("<"), copy=False).data
             write(self.folder / name, little)
             self.shards.append({"file": name, "rows": self.waiting, "sha256": hashlib.sha256(little).hexdigest()})
-            self.counts += np.bincount(tokens, minlength=len(self.counts))
+            only = tokens.reshape(-1, self.length)[:, :-1].ravel() if self.has_classes else tokens
+            self.counts += np.bincount(only, minlength=len(self.counts))
         self.filled = 0

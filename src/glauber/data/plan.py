@@ -33,6 +33,12 @@ class Plan:
     length: int
     shard_rows: int
     images: ImageSpec | None
+    classes: tuple[str, ...] = ()  # the sub-folders' names, where they tell what is in the images
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row: L tokens, and the class if there are classes."""
+        return self.length + bool(self.classes)
 
     @classmethod
     def make(
@@ -46,6 +52,7 @@ class Plan:
         size: int | None,
         grey: bool,
         shard_tokens: int,
+        classes: bool = False,
     ) -> "Plan":
         """From what the user says."""
         images = ImageSpec.read(str(tokenizer))
@@ -59,12 +66,17 @@ class Plan:
         if not 0 <= share < 1:
             raise ValueError(f"the share for validation must be at least 0 and below 1, not {share}")
         length = _length(length, files.row_length() if images is None else images.length(files.shape))
-        return cls(files, own_valid, share, str(tokenizer), length, max(1, shard_tokens // length), images)
+        if classes and images is None:
+            raise ValueError("classes are sub-folders of images; name a tokenizer of images, such as patches:512 or pixels:16")
+        names = files.sub_folders() if classes else ()
+        return cls(files, own_valid, share, str(tokenizer), length, max(1, shard_tokens // length), images, names)
 
     def settings(self) -> dict[str, Any]:
         """What must be the same for unfinished work to go on."""
         path = Path(self.tokenizer)
         spec = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else self.tokenizer
+        if self.images is not None and self.images.vq is not None:
+            spec = self.images.vq.digest  # wherever it lies
         return {
             "sources": self.sources.fingerprint(),
             "field": self.sources.field,
@@ -74,6 +86,7 @@ class Plan:
             "valid": self.share if self.own_valid is None else [self.own_valid],
             "shard_rows": self.shard_rows,
             **({} if self.sources.frame is None else self.sources.frame._asdict()),
+            **({"classes": list(self.classes)} if self.classes else {}),
         }
 
     def side(self, file: int, sizes: dict[str, int], starts: bool) -> str:

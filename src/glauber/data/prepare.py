@@ -25,6 +25,7 @@ def prepare(
     shard_tokens: int = 2**24,
     progress: bool = True,
     force: bool = False,
+    classes: bool = False,
 ) -> Shards:
     """Pack all documents into rows of L tokens, each document followed by the end-of-text token. An image is a row by itself.
 
@@ -45,8 +46,9 @@ def prepare(
         shard_tokens: how many tokens a file holds, at most.
         progress: show a bar, and say it when the tokenizer is lossy.
         force: replace finished data in `out`, and start anew where other settings were used before.
+        classes: keep the class of each image, which is the name of the sub-folder of the source that it lies in.
     """
-    plan = Plan.make(sources, tokenizer, length, valid, field, vocab, size, grey, shard_tokens)
+    plan = Plan.make(sources, tokenizer, length, valid, field, vocab, size, grey, shard_tokens, classes)
     out = Path(out)
     work = out.with_name(out.name + UNFINISHED)
     if _just_finished(out, plan):

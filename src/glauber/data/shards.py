@@ -18,10 +18,13 @@ KEYS = ("format", "hash", "codec", "vocab", "length", "dtype", "splits", "counts
 
 
 class Rows:
-    """The rows of one split: `len(rows)`, and `rows[indices]` as int64 (..., L) for indices of any shape (...) or a slice."""
+    """The rows of one split: `len(rows)`, and `rows[indices]` as int64 (..., L) for indices of any shape (...) or a slice.
 
-    def __init__(self, files: list[Path], sizes: list[int], length: int, dtype: str):
-        self.files, self.length, self.dtype = files, length, np.dtype(dtype).newbyteorder("<")
+    Where rows have classes, each is followed by its own in the file, and `rows.classes(indices)` gives them, (...).
+    """
+
+    def __init__(self, files: list[Path], sizes: list[int], length: int, dtype: str, has_classes: bool = False):
+        self.files, self.length, self.dtype, self.has_classes = files, length, np.dtype(dtype).newbyteorder("<"), has_classes
         self._ends = np.cumsum([0, *sizes])
         self._maps: dict[int, np.ndarray] = {}
 
@@ -29,20 +32,28 @@ class Rows:
         return int(self._ends[-1])
 
     def __getitem__(self, indices: Any) -> np.ndarray:
+        return self._read(indices)[..., : self.length]
+
+    def classes(self, indices: Any) -> np.ndarray:
+        if not self.has_classes:
+            raise ValueError("these rows have no classes; prepare folders of images with classes")
+        return self._read(indices)[..., self.length]
+
+    def _read(self, indices: Any) -> np.ndarray:
         wanted = np.arange(len(self))[indices] if isinstance(indices, slice) else np.asarray(indices)
         if wanted.size and (wanted.dtype.kind not in "iu" or wanted.min() < 0 or wanted.max() >= len(self)):
             raise IndexError(f"rows are numbered 0..{len(self) - 1} by whole numbers; these indices are not")
         flat = wanted.reshape(-1).astype(np.int64)
         shards = np.searchsorted(self._ends, flat, side="right") - 1
-        rows = np.empty((len(flat), self.length), dtype=np.int64)
+        rows = np.empty((len(flat), self.length + self.has_classes), dtype=np.int64)
         for shard in np.unique(shards):
             here = shards == shard
             rows[here] = self._map(int(shard))[flat[here] - self._ends[shard]]
-        return rows.reshape(*wanted.shape, self.length)
+        return rows.reshape(*wanted.shape, rows.shape[1])
 
     def _map(self, shard: int) -> np.ndarray:
         if shard not in self._maps:
-            shape = (int(self._ends[shard + 1] - self._ends[shard]), self.length)
+            shape = (int(self._ends[shard + 1] - self._ends[shard]), self.length + self.has_classes)
             self._maps[shard] = np.memmap(self.files[shard], dtype=self.dtype, mode="r", shape=shape)
         return self._maps[shard]
 
@@ -56,6 +67,7 @@ class Shards:
     Attributes:
         codec: of the texts or images, or None for tokens that came without one.
         vocab, length: V and L.
+        classes: the names of the rows' classes; empty where they have none.
         counts: int64 (V,), how often each token occurs in the training rows.
         hash: of all that the rows, the counts and the codec say; the same wherever the folder lies.
         header: everything else, as in header.json.
@@ -66,6 +78,7 @@ class Shards:
         self.vocab: int = header["vocab"]
         self.length: int = header["length"]
         self.hash: str = header["hash"]
+        self.classes: tuple[str, ...] = tuple(header.get("classes", ()))
         self.codec = read_codec(folder, header["codec"])
         if self.codec is not None and self.codec.vocab != self.vocab:
             raise ValueError(f"{folder / HEADER} says V = {self.vocab}, its codec {self.codec.vocab}; prepare the data again")
@@ -77,7 +90,7 @@ class Shards:
             raise ValueError(f"there is no split {split!r}; choose one of {', '.join(self.header['splits'])}")
         shards = self.header["splits"][split]
         files, sizes = [self.folder / shard["file"] for shard in shards], [shard["rows"] for shard in shards]
-        return Rows(files, sizes, self.length, self.header["dtype"])
+        return Rows(files, sizes, self.length, self.header["dtype"], bool(self.classes))
 
     def verify(self) -> None:
         """Read every byte and compare the hashes."""
@@ -91,7 +104,7 @@ def open_shards(folder: str | Path) -> Shards:
     """The shards of a folder; every file must be there in its full size. `Shards.verify` also checks what is in them."""
     folder = Path(folder)
     header = _read_header(folder)
-    row = header["length"] * np.dtype(header["dtype"]).itemsize
+    row = (header["length"] + bool(header.get("classes"))) * np.dtype(header["dtype"]).itemsize
     for shard in _listed(header):
         path = folder / shard["file"]
         if not path.is_file():
@@ -132,8 +145,9 @@ def row_dtype(vocab: int) -> str:
 
 
 def content_hash(header: dict[str, Any]) -> str:
-    """One sha256 of the codec, the shape and the contents of all files."""
-    said = {name: header[name] for name in ("format", "codec", "vocab", "length", "dtype", "splits", "counts")}
+    """One sha256 of the codec, the shape, the classes if there are any, and the contents of all files."""
+    names = ("format", "codec", "vocab", "length", "dtype", "splits", "counts", *(["classes"] if "classes" in header else []))
+    said = {name: header[name] for name in names}
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 

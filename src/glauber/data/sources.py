@@ -42,6 +42,7 @@ class Piece(NamedTuple):
     ends: bool  # whether it is the last of its document
     after: Position
     read: int  # bytes of its file that have been read so far, as it lies on the disk
+    folder: str = ""  # of an image, the sub-folder that it lies in
 
 
 class Source(NamedTuple):
@@ -112,10 +113,18 @@ class Sources:
         read = sum(image.size for image in islice(found, start.offset))
         for place, (image, pixels) in enumerate(ahead(self._pixels, found, THREADS, 2 * THREADS), start.offset + 1):
             read += image.size
-            yield Piece(pixels, True, True, Position(start.file, place), read)
+            yield Piece(pixels, True, True, Position(start.file, place), read, sub_folder(image.path, source.path))
 
     def _pixels(self, image: Found) -> np.ndarray:
         return read_image(image.path, self.frame or Frame(), self.shape)
+
+    def sub_folders(self) -> tuple[str, ...]:
+        """Those that directly hold the images, of all folders together; each image must lie in one."""
+        found = {image.path: sub_folder(image.path, source.path) for source in self.files for image in find_images(source.path)}
+        stray = next((path for path, name in found.items() if not name), None)
+        if stray is not None:
+            raise ValueError(f"{stray} lies in no sub-folder, whose name would be its class; put it into one")
+        return tuple(sorted(set(found.values())))
 
     def pictures(self, most: int, files: int | None = None) -> Iterator[np.ndarray]:
         """Images of at most about `most` bytes in all, evenly spaced over the first `files` files."""
@@ -143,6 +152,12 @@ class Sources:
             raise ValueError("the .npy files have rows of different lengths; prepare them apart")
         shape = shapes.pop()
         return shape[0] if shape else None
+
+
+def sub_folder(image: Path, source: Path) -> str:
+    """The first folder below the source on the way to the image; empty if there is none."""
+    way = image.relative_to(source).parts
+    return way[0] if len(way) > 1 else ""
 
 
 def _find(name: str | Path) -> list[Source]:

@@ -28,10 +28,14 @@ def train(
     spec: TrainSpec,
     objective: str = "dense",
     progress: bool = False,
+    classes: Tensor | None = None,
 ) -> Trained:
-    """Train on the rows of `tokens` (N, L) and return the weights' running average. `spec.seed` decides all randomness."""
+    """Train on the rows of `tokens` (N, L) and return the weights' running average. `spec.seed` decides all randomness.
+
+    `classes` (N,) are those of the rows, for a network that has them.
+    """
     process.check_tokens(tokens)
-    trainer = Trainer(network, process, InMemory(tokens), spec, objective)
+    trainer = Trainer(network, process, InMemory(tokens, classes), spec, objective)
     losses: list[float] = []
     with progress_bar(trainer, progress) as show:
         while not trainer.done:
@@ -42,14 +46,21 @@ def train(
 
 
 class InMemory:
-    """A tensor of tokens (N, L) as training data."""
+    """A tensor of tokens (N, L) as training data, and the classes (N,) of its rows, if they have any."""
 
-    def __init__(self, tokens: Tensor):
+    def __init__(self, tokens: Tensor, classes: Tensor | None = None):
         self.tokens = tokens.cpu().numpy()
+        self._classes = None if classes is None else classes.cpu().numpy().astype(np.int64)
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     def __getitem__(self, index: np.ndarray) -> np.ndarray:
         found: np.ndarray = self.tokens[index]
+        return found
+
+    def classes(self, index: np.ndarray) -> np.ndarray:
+        if self._classes is None:
+            raise ValueError("this network is trained on classes, and the data has none; give classes")
+        found: np.ndarray = self._classes[index]
         return found

@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from glauber.baseline import Plaid
 from glauber.conditional import Transformer
 
 KINDS = ("ddp", "fsdp")
@@ -156,7 +157,7 @@ def whole(network: Transformer, world: World) -> Transformer:
     """The network in one piece, on the CPU of the first process; the others help."""
     if not hasattr(next(network.parameters()), "full_tensor"):
         return network.cpu()
-    full = Transformer(network.config) if world.first else None
+    full = (Plaid if isinstance(network, Plaid) else Transformer)(network.config) if world.first else None
     for name, parameter in network.named_parameters():
         value: Tensor = parameter.full_tensor()  # type: ignore[attr-defined]
         if full is not None:

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
+from glauber.baseline import DIFFUSIONS, LOSSES, METHODS
 from glauber.conditional import TransformerConfig
-from glauber.objective import OBJECTIVES
 from glauber.process import NoiseLaw, Process, Schedule
 from glauber.train.parallel import KINDS
 
@@ -122,8 +122,7 @@ class TrainSpec:
             raise ValueError(f"train.seed is 0 or more, and below 2^63, not {self.seed}")
 
 
-METHODS = ("ggm", "ar", "mlm")
-OWN_OBJECTIVE = {"ar": "reading", "mlm": "masked"}
+OWN_OBJECTIVE = {name: method.objective for name, method in METHODS.items() if name != "ggm"}
 """Of the methods that have only one."""
 
 
@@ -139,7 +138,8 @@ class Recipe:
     process: ProcessSpec
     train: TrainSpec
     method: str = "ggm"
-    """"ggm"; or on the same network and data "ar", autoregressive, or "mlm", Gibbs sampling with a masked language model."""
+    """"ggm"; or on the same network and data another one, see `glauber.baseline`: "ar", autoregressive, "mlm", Gibbs sampling
+    with a masked language model, or one of the diffusions "mdlm", "sedd", "sedd-uniform", "udlm" and "plaid"."""
     objective: str = "dense"
     sampling: dict[str, Any] = field(default_factory=dict)
     """Options of `run_chain`."""
@@ -147,8 +147,8 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise ValueError(f"method is one of {', '.join(METHODS)}, not {self.method!r}")
-        if self.objective not in OBJECTIVES:
-            raise ValueError(f"objective is one of {', '.join(OBJECTIVES)}, not {self.objective!r}")
+        if self.objective not in LOSSES:
+            raise ValueError(f"objective is one of {', '.join(LOSSES)}, not {self.objective!r}")
 
     def by_method(self) -> "Recipe":
         """The recipe with the objective and the chain that its method has."""
@@ -158,6 +158,9 @@ class Recipe:
         if self.method == "mlm":
             process = replace(self.process, keep=1.0, last_keep=None, order="right", noise="uniform")
             return replace(self, objective=OWN_OBJECTIVE["mlm"], process=process)
+        if (own := METHODS[self.method].objective) in DIFFUSIONS:  # their time is not the schedule's, and their noise their own
+            process = replace(self.process, sweeps=1, keep=0.0, last_keep=None, noise="uniform")
+            return replace(self, objective=own, process=process, network=replace(self.network, reads=False), sampling={})
         return self
 
     def to_dict(self) -> dict[str, Any]:
@@ -209,6 +212,63 @@ def novels() -> Recipe:
             clip=1.0,
             precision="bf16",
         ),
+    )
+
+
+def _images(name: str, about: str, tokens: str, network: TransformerConfig, steps: int, batch: int) -> Recipe:
+    """Images as a grid of codes, the default way: any order, any hole, half of the rows with some sites given."""
+    return Recipe(
+        name=name,
+        about=about,
+        tokens=tokens,
+        network=network,
+        process=ProcessSpec(keep="linear"),
+        train=TrainSpec(
+            steps=steps,
+            batch=batch,
+            prompts=0.5,
+            final_rate=1e-5,
+            warmup=500,
+            weight_decay=0.1,
+            clip=1.0,
+            precision="bf16",
+        ),
+    )
+
+
+def fashion() -> Recipe:
+    """Fashion-MNIST: 28×28, grey, 60,000 images."""
+    return _images(
+        name="fashion",
+        about="Fashion-MNIST, 28×28 grey images as 7×7 tokens; minutes on one H200",
+        tokens="512 codes of a VQ codec that shrinks by 4 (or patches:512:4)",
+        network=TransformerConfig(vocab=512, length=49, width=384, layers=8, heads=6, grid=(7, 7), absolute=True),
+        steps=12_000,
+        batch=512,
+    )
+
+
+def emoji() -> Recipe:
+    """Emoji at 64 pixels: a few thousand images, so a small network and not too long."""
+    return _images(
+        name="emoji",
+        about="emoji of 64×64 pixels as 8×8 tokens; minutes on one H200",
+        tokens="512 codes of a VQ codec that shrinks by 8",
+        network=TransformerConfig(vocab=512, length=64, width=256, layers=6, heads=4, grid=(8, 8), absolute=True),
+        steps=4_000,
+        batch=256,
+    )
+
+
+def faces() -> Recipe:
+    """Faces at 64 pixels: tens of thousands of images."""
+    return _images(
+        name="faces",
+        about="faces of 64×64 pixels as 8×8 tokens; minutes on one H200",
+        tokens="1024 codes of a VQ codec that shrinks by 8",
+        network=TransformerConfig(vocab=1024, length=64, width=512, layers=10, heads=8, grid=(8, 8), absolute=True),
+        steps=15_000,
+        batch=512,
     )
 
 
@@ -273,6 +333,9 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "tiny": tiny,
     "digits": digits,
     "novels": novels,
+    "fashion": fashion,
+    "emoji": emoji,
+    "faces": faces,
     "paper-owt": paper_owt,
     "paper-celebahq": paper_celebahq,
     "paper-ffhq": paper_ffhq,

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from glauber.baseline import DIFFUSIONS, network_of
 from glauber.conditional import Transformer, conditional_of
 from glauber.data import load_digits
 from glauber.evaluate import bound
@@ -63,6 +64,7 @@ class Data(NamedTuple):
     counts: torch.Tensor
     codec: Any
     hash: str
+    classes: tuple[str, ...] = ()
 
 
 class Outcome(NamedTuple):
@@ -105,6 +107,7 @@ def run(
         say(f"stopped at step {trainer.step}; nothing is lost, go on with --resume")
         return Outcome(trainer.step, False, None)
     about = {"recipe": plan.name, "steps": trainer.step, "seconds": round(trainer.seconds, 1), "data": data.hash}
+    about |= {"classes": list(data.classes)} if plan.network.classes else {}
     network = whole(trainer.average.network, world).eval()
     model = Model(network, process, data.codec, plan.objective, plan.sampling, about)
     saved = world.together(lambda: model.save(out / "model", overwrite=True) if world.first else None)
@@ -112,9 +115,10 @@ def run(
 
 
 def fit(plan: Recipe, data: Data) -> Recipe:
-    """The recipe as its method has it, with the network in the size of the data."""
+    """The recipe as its method has it, with the network in the size of the data, told its classes if it can be."""
     plan, grid = plan.by_method(), getattr(data.codec, "grid", None)
-    return replace(plan, network=replace(plan.network, vocab=data.vocab, length=data.length, grid=grid))
+    classes = len(data.classes) if plan.objective == "dense" and not plan.network.reads else 0
+    return replace(plan, network=replace(plan.network, vocab=data.vocab, length=data.length, grid=grid, classes=classes))
 
 
 def digits_data() -> Data:
@@ -135,7 +139,8 @@ def shards_data(folder: Path) -> Data:
     shards = open_shards(folder)
     shards.verify()
     counts = torch.from_numpy(np.array(shards.counts))
-    return Data(shards.rows("train"), shards.rows("valid"), shards.vocab, shards.length, counts, shards.codec, shards.hash)
+    rows = shards.rows("train"), shards.rows("valid")
+    return Data(*rows, shards.vocab, shards.length, counts, shards.codec, shards.hash, shards.classes)
 
 
 def _check(plan: Recipe, data: Data, world: World) -> None:
@@ -199,12 +204,15 @@ def _trainer(plan: Recipe, data: Data, init: str | None, say: Say, world: World)
         say(f"{world.size} processes by {plan.train.parallel}, {plan.train.batch // world.size} rows of each batch for each")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(plan.train.seed)
-        network = Transformer(plan.network)
+        network = network_of(plan.objective, plan.network)
     process = plan.process.build(data.vocab, data.length, data.counts)
     if init is not None:
         _start_from(network, load(init), say)
     parameters = sum(p.numel() for p in network.parameters())
     say(f"{parameters:,} parameters, {len(data.train):,} rows of {data.length} tokens, {plan.train.steps:,} steps")
+    if data.classes:
+        told = "" if plan.network.classes else ", which are not told to a network that reads, or has a loss other than dense"
+        say(f"{len(data.classes)} classes{told}")
     return Trainer(network.to(device), process, data.train, plan.train, plan.objective, compiled, world), process
 
 
@@ -215,12 +223,12 @@ def _start_from(network: Transformer, other: Model, say: Say) -> None:
         for name, parameter in network.named_parameters():
             if name in saved and saved[name].shape == parameter.shape:
                 parameter.copy_(saved[name])
-            elif name.startswith(("embed", "head", "place")):
+            elif name.startswith(("embed", "head", "place", "classes")):
                 remade.append(name)
             else:
                 raise ValueError(f"the saved model has another {name}; its width, layers and conditioning must be the recipe's")
     if remade:
-        say(f"made anew, since the tokens differ: {', '.join(remade)}")
+        say(f"made anew, since the tokens or classes differ: {', '.join(remade)}")
 
 
 def _loop(trainer: Trainer, model: Model, data: Data, out: Path, stopped: list[int]) -> None:
@@ -250,18 +258,24 @@ def _loop(trainer: Trainer, model: Model, data: Data, out: Path, stopped: list[i
 def _validate(trainer: Trainer, model: Model, data: Data, out: Path) -> dict[str, float]:
     """The bound on held-out rows, in bits per token, of the averaged network, and samples from it. No clock runs meanwhile."""
     world, process = trainer.world, model.process
-    network = Shared(model.network, world)
-    reads = process.schedule.reading or model.objective == "reading"  # a cache of its own is on every process
-    conditional = conditional_of(model.objective, model.network if reads else network, process)
-    shared_out = reads and trainer.sharded  # no process could read alone
+    other = DIFFUSIONS.get(model.objective)
+    alone = other is not None or process.schedule.reading or model.objective == "reading"  # with a cache or a way of its own
+    network = model.network if alone else Shared(model.network, world)
+    conditional = conditional_of(model.objective, network, process) if other is None else None
+    shared_out = alone and trainer.sharded  # no process could read alone
     if trainer.spec.samples and not shared_out and (schedule := quick_schedule(model)) is not None:
         tokens = draw_samples(model, conditional, schedule, trainer.spec.samples)
         world.together(lambda: write_samples(model, tokens, out / "samples", trainer.step) if world.first else None)
     if len(data.valid) == 0 or model.objective == "masked":  # whose chain has no bound that tells anything
         return {}
     rows = torch.from_numpy(data.valid[np.arange(min(VALID_ROWS, len(data.valid)))]).to(trainer.device)
-    result = bound(conditional, process, rows, draws=8, generator=torch.Generator().manual_seed(0))
-    return {"valid_bits_per_token": result.mean / (np.log(2) * data.length)}
+    generator = torch.Generator().manual_seed(0)
+    if conditional is None:
+        with model.evaluating():
+            nats = DIFFUSIONS[model.objective].bound(model.network, process, rows, 8, generator).mean().item()
+    else:
+        nats = bound(conditional, process, rows, draws=8, generator=generator).mean
+    return {"valid_bits_per_token": nats / (np.log(2) * data.length)}
 
 
 def _save(trainer: Trainer, out: Path) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from glauber.baseline import DIFFUSIONS
 from glauber.chain import run_chain
 from glauber.codec import ImageCodec, TextCodec, is_image_codec
 from glauber.conditional import Conditional, StepLaw
@@ -22,7 +23,7 @@ CALLS = 64
 def quick_schedule(model: Model) -> Schedule | None:
     """The model's own schedule in blocks so large that CALLS calls do. None for one that must go its own T > CALLS steps."""
     own = model.process.schedule
-    if len(own.times) <= CALLS or own.reading:  # reading on costs little
+    if len(own.times) <= CALLS or own.reading or model.objective in DIFFUSIONS:  # reading on costs little, others count calls
         return own
     blocks = (block for block in range(1, own.length) if own.length % block == 0 and own.steps <= block * CALLS)
     try:
@@ -31,8 +32,10 @@ def quick_schedule(model: Model) -> Schedule | None:
         return None
 
 
-def draw_samples(model: Model, conditional: Conditional | StepLaw, schedule: Schedule, num: int) -> Tensor:
+def draw_samples(model: Model, conditional: Conditional | StepLaw | None, schedule: Schedule, num: int) -> Tensor:
     """(num, L) tokens, always from the same random numbers: pictures of one step and the next can be compared."""
+    if conditional is None:
+        return model.sample_tokens(num, seed=0, calls=min(CALLS, max(2, schedule.length)))
     options = dict(model.sampling)
     if isinstance(conditional, StepLaw):
         options.setdefault("truncate", "mixture")  # all that it knows

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from glauber.baseline import DIFFUSIONS, LOSSES
 from glauber.chain.captured import Captured
 from glauber.conditional import CLASSIFIERS, Transformer, require_classifiable
-from glauber.objective import OBJECTIVES
 from glauber.process import Process
 from glauber.process.draws import Keyed, digest
 from glauber.train.average import Average
@@ -20,9 +20,12 @@ from glauber.train.order import shuffled
 from glauber.train.parallel import ALONE, World, cut_like, distribute, part_of_step
 from glauber.train.recipe import TrainSpec
 
+UNTOLD = 0.1
+"""Share of rows whose class the network is not told, so that it learns "no class", too."""
+
 
 class Rows(Protocol):
-    """Training data: N sequences of L tokens, read by index."""
+    """Training data: N sequences of L tokens, read by index; where they have classes, `classes(index)` reads those."""
 
     def __len__(self) -> int: ...
 
@@ -51,8 +54,8 @@ class Trainer:
             raise ValueError("the training data has no rows")
         self.network, self.rows, self.spec = network.train(), rows, spec
         self.process = process.to(self.device)
-        if objective not in OBJECTIVES:
-            raise ValueError(f"the objective is one of {', '.join(OBJECTIVES)}, not {objective!r}")
+        if objective not in LOSSES:
+            raise ValueError(f"the objective is one of {', '.join(LOSSES)}, not {objective!r}")
         if (network.config.vocab, network.config.length) != (process.vocab, process.length):
             raise ValueError("the network and the process must have the same vocabulary and length")
         if objective in CLASSIFIERS:
@@ -65,7 +68,8 @@ class Trainer:
         self.step, self.seconds = 0, 0.0
         self.loss_of, self.options = _objective(objective, network, spec)
         self.captured = captured = self.device.type == "cuda" and world.size == 1
-        self.inputs = _Inputs(torch.arange(spec.batch, device=self.device)[self.ours], self.process.length, captured)
+        ours, width = torch.arange(spec.batch, device=self.device)[self.ours], self.process.length + self.has_classes
+        self.inputs = _Inputs(ours, width, captured)
         self.optimizer = torch.optim.AdamW(
             network.parameters(),
             lr=self.inputs.rate,
@@ -75,13 +79,18 @@ class Trainer:
             fused=True,
             capturable=captured,
         )
-        self.change: Callable[[], Tensor] = Captured(self._change) if captured else self._change
+        self.change: Callable[[], Tensor] = Captured(self._change, self.device) if captured else self._change
         self.reader = ThreadPoolExecutor(1, "reader") if captured else None
         self.coming: tuple[int, Future[Tensor]] | None = None  # the batch of the next step, which is being read
 
     @property
     def device(self) -> torch.device:
         return self.network.embed.weight.device
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether a row of a batch ends in its class."""
+        return self.network.config.classes > 0
 
     @property
     def sharded(self) -> bool:
@@ -136,15 +145,29 @@ class Trainer:
         parts = zip(self.inputs.tokens.chunk(number), self.inputs.rows.chunk(number), strict=True)
         for k, (tokens, rows) in enumerate(parts, start=1):
             draws = Keyed(self.inputs.key, rows, self.spec.batch)
+            forward: Callable[..., Tensor] = self.forward
+            if self.has_classes:
+                forward, tokens = self._telling(tokens[:, -1], draws), tokens[:, :-1]
             with part_of_step(self.forward, last=k == number):
                 with torch.autocast(self.device.type, torch.bfloat16, enabled=self.spec.precision == "bf16"):
-                    loss = self.loss_of(self.forward, self.process, tokens, generator=draws, **self.options) / number
+                    loss = self.loss_of(forward, self.process, tokens, generator=draws, **self.options) / number
                 loss.backward()  # type: ignore[no-untyped-call]
             losses.append(loss.detach())
         return torch.stack(losses).sum()
 
+    def _telling(self, classes: Tensor, draws: Keyed) -> Callable[..., Tensor]:
+        """The network, told the class (B,) of each row but for an UNTOLD share of them; a row may be asked about repeatedly."""
+        untold = draws.uniform((len(classes), 1))[:, 0] < UNTOLD
+        told = torch.where(untold, self.network.config.classes, classes)
+
+        def forward(x: Tensor, *inputs: Any, **options: Any) -> Tensor:
+            answer: Tensor = self.forward(x, *inputs, class_=told.repeat_interleave(len(x) // len(told)), **options)
+            return answer
+
+        return forward
+
     def batch(self) -> Tensor:
-        """(B, L) our rows of this step. For a GPU the next ones are read while it works."""
+        """(B, L) our rows of this step, each followed by its class if it has one. For a GPU the next ones are read ahead."""
         if self.reader is None:
             return self._read(self.step)
         known = self.coming is not None and self.coming[0] == self.step
@@ -163,6 +186,11 @@ class Trainer:
         read = self.rows[index]
         if read.min() < 0 or read.max() >= self.process.vocab:  # here, where no GPU has to wait for it
             raise ValueError(f"the data holds tokens outside 0..{self.process.vocab - 1}; prepare it again")
+        if self.has_classes:
+            classes = self.rows.classes(index)  # type: ignore[attr-defined]
+            if classes.min() < 0 or classes.max() >= self.network.config.classes:
+                raise ValueError(f"the data holds classes outside 0..{self.network.config.classes - 1}; prepare it again")
+            read = np.concatenate([read, classes[:, None]], axis=1)
         tokens = torch.from_numpy(read)
         return tokens.pin_memory() if self.device.type == "cuda" else tokens
 
@@ -193,7 +221,7 @@ class Trainer:
             if kinds:
                 self.optimizer.state[parameter] = {k: v.to(self.device, copy=k == "step") for k, v in kinds.items()}
         if self.captured:
-            self.change = Captured(self._change)
+            self.change = Captured(self._change, self.device)
         self.step, self.seconds, self.average.updates = numbers["step"], numbers["seconds"], numbers["averaged"]
 
     def empty(self, name: str, shape: torch.Size) -> Tensor:
@@ -211,9 +239,9 @@ class Trainer:
 class _Inputs:
     """All that differs from one step to the next; where a step is recorded and replayed, in tensors that stay in place."""
 
-    def __init__(self, rows: Tensor, length: int, captured: bool):
+    def __init__(self, rows: Tensor, width: int, captured: bool):
         self.rows = rows  # (B,) which rows of the whole batch are ours
-        self.tokens = rows.new_zeros(len(rows), length)
+        self.tokens = rows.new_zeros(len(rows), width)
         self.key = rows.new_zeros(())  # of the random numbers
         self.rate: float | Tensor = torch.zeros((), device=rows.device) if captured else 0.0
         self.weight: float | Tensor = torch.zeros((), device=rows.device) if captured else 0.0  # of the average's step
@@ -240,14 +268,16 @@ def learning_rate(step: int, spec: TrainSpec, progress: float | None = None) -> 
 def _objective(name: str, network: Transformer, spec: TrainSpec) -> tuple[Callable[..., Tensor], dict[str, Any]]:
     """The loss and its options for this network."""
     if name in CLASSIFIERS:
-        return OBJECTIVES[name], {"timesteps": spec.timesteps, "check": False}
+        return LOSSES[name], {"timesteps": spec.timesteps, "check": False}
+    if name in DIFFUSIONS and name != "mdlm":
+        return LOSSES[name], {"check": False}
     options: dict[str, Any] = {"chunked": True, "check": False}
     if name != "dense":
-        return OBJECTIVES[name], options
+        return LOSSES[name], options
     options |= {"prompts": spec.prompts, "labels": spec.labels, "read_every": spec.read_every}
     if network.config.conditioning == "time":  # it can know no order but the schedule's own, and no prompt
         options |= {"any_order": False, "prompts": 0.0}
-    return OBJECTIVES[name], options
+    return LOSSES[name], options
 
 
 def _parameters(network: Transformer) -> dict[str, Tensor]:

@@ -1,0 +1,49 @@
+"""Commands for codecs: codec train."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from glauber.cli.common import Force, app, calm_threads, command, require_free
+
+codec = typer.Typer(help="Codecs of images: train one on your own.")
+app.add_typer(codec, name="codec")
+
+
+@codec.command()
+def train(
+    images: Annotated[list[Path], typer.Argument(metavar="IMAGES...", help="Images, and folders of them.")],
+    out: Annotated[Path, typer.Option(help="Folder for the codec, its log and sheets of reconstructions.")],
+    size: Annotated[int, typer.Option(help="Cut images to squares of so many pixels a side, resized.")] = 64,
+    codes: Annotated[int, typer.Option(help="V, the number of different tokens.")] = 512,
+    factor: Annotated[int, typer.Option(help="Pixels a side that become one token, a power of two.")] = 8,
+    width: Annotated[int, typer.Option(help="Channels of the network's first block.")] = 32,
+    steps: Annotated[int, typer.Option(help="Steps of training.")] = 10_000,
+    batch: Annotated[int, typer.Option(help="Images in each step.")] = 64,
+    rate: Annotated[float, typer.Option(help="Learning rate at its highest.")] = 1e-3,
+    perceptual: Annotated[bool, typer.Option("--perceptual", help="Add LPIPS; needs the package stlpips-pytorch.")] = False,
+    adversarial: Annotated[bool, typer.Option("--adversarial", help="Add a critic: sharper, less faithful.")] = False,
+    grey: Annotated[bool, typer.Option("--grey", help="Make images grey.")] = False,
+    every: Annotated[int, typer.Option(help="Steps between two sheets of reconstructions.")] = 500,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Another seed, another codec.")] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on in --out from where it was.")] = False,
+    force: Force = False,
+) -> None:
+    """Train a VQ codec on images, then use it as `prepare --tokenizer vq:CODEC`. Ctrl-C keeps what there is."""
+    from glauber.codec.training import VQSettings
+    from glauber.codec_train import train_codec
+
+    if not resume:
+        require_free(out, force)
+    calm_threads()
+    settings = VQSettings(
+        codes, factor, width, steps=steps, batch=batch, rate=rate, perceptual=perceptual, adversarial=adversarial, seed=seed
+    )
+    trained = train_codec(images, out, settings, size, grey, every, resume)
+    report = trained.report
+    which = f"{report['held_out']} held-out images" if report["held_out"] else "images it was trained on"
+    if not trained.done:
+        print(f"stopped at step {report['step']}; the codec so far is in {out}, go on with --resume")
+    print(f"{which} come back with {report['psnr']:.1f} dB and use {report['codes']} of {codes} codes; sheets in {out}")
+    print(f"try: {command()} prepare {images[0]} --out data --size {size} --tokenizer vq:{out}")

@@ -1,0 +1,97 @@
+"""Commands as a user runs them, each in a process of its own, but forked from one that has imported torch already.
+
+A thousand imports of torch would take longer than all that the tests do. Commands that are killed, or whose start itself is the
+question, are started the long way, by subprocess.
+"""
+
+import atexit
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+
+
+def glauber(
+    *words: object, cwd: str | Path | None = None, env: dict[str, str] | None = None, limit: int | None = None
+) -> subprocess.CompletedProcess[str]:
+    """`python -m glauber WORDS`. With a limit no file may grow beyond it: what a full disk does, without filling one."""
+    server = _server()
+    assert server.stdin is not None
+    assert server.stdout is not None
+    arguments = list(map(str, words))
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as readers:
+        out, err = Path(folder, "out"), Path(folder, "err")
+        for pipe in (out, err):  # no files, which a limit would cut
+            os.mkfifo(pipe)
+        said = [readers.submit(pipe.read_text) for pipe in (out, err)]
+        asked = {"words": arguments, "cwd": str(cwd or Path.cwd()), "env": dict(os.environ if env is None else env)}
+        asked |= {"out": str(out), "err": str(err), "limit": limit}
+        server.stdin.write(json.dumps(asked) + "\n")
+        server.stdin.flush()
+        code = int(server.stdout.readline())
+        return subprocess.CompletedProcess(arguments, code, *(text.result() for text in said))
+
+
+@cache
+def _server() -> "subprocess.Popen[str]":
+    """Of this process; it ends when its input does."""
+    command = [sys.executable, str(Path(__file__).resolve())]
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    atexit.register(server.terminate)
+    return server
+
+
+def serve() -> None:
+    """Fork for each line of the input, and answer with the exit code."""
+    from PIL import Image  # noqa: F401
+    from safetensors import torch  # noqa: F401
+
+    import glauber.cli
+    import glauber.evaluate.text
+    import glauber.model
+    import glauber.train  # noqa: F401
+
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            _become(**json.loads(line))
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+def _become(words: list[str], cwd: str, env: dict[str, str], out: str, err: str, limit: int | None) -> None:
+    """The command; never returns."""
+    for number, (path, kind) in enumerate(((os.devnull, os.O_RDONLY), (out, os.O_WRONLY), (err, os.O_WRONLY))):
+        opened = os.open(path, kind)
+        os.dup2(opened, number)
+        os.close(opened)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    if limit is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    code = 1
+    try:
+        from glauber.cli import main
+
+        sys.argv = ["glauber", *words]
+        main()
+    except SystemExit as leaving:
+        code = leaving.code if isinstance(leaving.code, int) else 0
+    except BaseException:
+        traceback.print_exc()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,577 @@
+"""The diffusions against their own theory, on all 27 rows of 3 tokens at 3 sites: exact networks by enumeration, the sampler's
+law by pushing its kernel, the bound by summing over every noised state and integrating over time."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from enumeration import chi_square, index, random_law, states, tv
+from refusals import refused
+
+from glauber import Model, NoiseLaw, Process, Schedule, TransformerConfig, load
+from glauber.baseline import DIFFUSIONS, METHODS, Plaid, network_of
+from glauber.baseline.chains import within
+from glauber.baseline.mdlm import unmask
+from glauber.baseline.plaid import EmbeddingDiffusion, diffusion, prior, reconstruction, step
+from glauber.baseline.sedd import sigma
+from glauber.process.draws import Keyed
+from glauber.train import TrainSpec, recipe
+from glauber.train.loop import InMemory
+from glauber.train.report import read_log
+from glauber.train.run import Data, run
+
+V, L = 3, 3
+TABLE = random_law(V**L, 3, 0.5)
+NLL = -np.log(TABLE)
+ENTROPY = float(TABLE @ NLL)
+STATES = torch.from_numpy(states(V, L))  # (27, L)
+PROCESS = Process(Schedule.round_robin(L, L, keep=0.0), NoiseLaw.uniform(V))
+ABSORBING, UNIFORM = ("mdlm", "sedd"), ("udlm", "sedd-uniform")
+
+
+# ---- exact networks, called as a Transformer is
+
+
+def clean_given_tokens(z, t, survival):
+    """(B, L, V) log P(X_0[j] = a | the tokens that are not masked)."""
+    fits = ((z[:, None] == STATES) | (z[:, None] == V)).all(-1)
+    return share(fits * torch.from_numpy(TABLE))
+
+
+def weights(z, alpha, without):
+    """(B, 27) P*(x_0) times the likelihood of the tokens z at all sites but one, under uniform noise."""
+    each = alpha[:, None, None] * (z[:, None] == STATES) + (1 - alpha[:, None, None]) / V
+    sites = [j for j in range(L) if j != without]
+    return torch.from_numpy(TABLE) * each[..., sites].prod(-1)
+
+
+def share(weight):
+    """(B, 27) weights of the clean rows → (B, L, V) log-probabilities of the token at each site."""
+    law = torch.stack([weight @ (STATES[:, j, None] == torch.arange(V)).double() for j in range(L)], 1)
+    return (law / law.sum(-1, keepdim=True)).log()
+
+
+def clean_given_others(z, t, survival):
+    """(B, L, V) log P(X_0[j] = a | z at the other sites)."""
+    return torch.stack([share(weights(z, survival[:, 0], j))[:, j] for j in range(L)], 1)
+
+
+def clean_given_all(z, t, survival):
+    """(B, L, V) log P(X_0[j] = a | z)."""
+    return share(weights(z, survival[:, 0], None))
+
+
+def score(z, t, survival):
+    """(B, L, V) log p_t(z with y at j) / p_t(z)."""
+    moved = z[:, None, None].repeat(1, L, V, 1)
+    for j in range(L):
+        moved[:, j, :, j] = torch.arange(V)
+    alpha = survival[:, 0, None, None].expand(-1, L, V)
+    p = weights(moved.view(-1, L), alpha.reshape(-1), None).sum(-1).view(-1, L, V)
+    return (p / weights(z, survival[:, 0], None).sum(-1)[:, None, None]).log()
+
+
+def sedd_share(z, t, survival):
+    """What the network of SEDD says of masks: its answer has log V taken off."""
+    return clean_given_tokens(z, t, survival) + math.log(V)
+
+
+EXACT = {"mdlm": clean_given_tokens, "sedd": sedd_share, "udlm": clean_given_others, "sedd-uniform": score}
+
+
+def wrong(name):
+    """A network that is off by a fixed random amount for each state and token."""
+    g = torch.Generator().manual_seed(5)
+    error = 0.5 * torch.randn(V + 1, V + 1, V + 1, L, V, generator=g, dtype=torch.float64)
+    return lambda z, t, survival: EXACT[name](z, t, survival).clamp_min(-20) + error[tuple(z.T)]
+
+
+# ---- the bound, by enumeration
+
+
+def space(name):
+    """All states of the noised rows: with the mask among the tokens, or without."""
+    return torch.from_numpy(states(V + 1 if name in ABSORBING else V, L))
+
+
+def noised_law(name, x0, z, t):
+    """q(z_t = z | x_0), by what the papers say of their noise."""
+    if name in ABSORBING:
+        each = np.where(z == V, t, np.where(z == x0, 1 - t, 0.0))
+    else:
+        alpha = 1 - t if name == "udlm" else math.exp(-(1e-4 ** (1 - t) * 20**t - 1e-4))
+        each = alpha * (z == x0) + (1 - alpha) / V
+    return each.prod(-1)
+
+
+def exact_bound(name, network, nodes=80):
+    """(27,) the bound of every row. With t = v³, since the integrand has a logarithm at 0."""
+    node, weight = np.polynomial.legendre.leggauss(nodes)
+    node, weight = (node + 1) / 2, weight / 2
+    pairs = torch.stack([torch.stack(pair) for pair in itertools.product(STATES, space(name))])  # (27·Z, 2, L)
+    total = np.zeros(len(STATES))
+    for v, w in zip(node, weight, strict=True):
+        t = v**3
+        times = torch.full((len(pairs),), t, dtype=torch.float64)
+        terms = METHODS[name].term(network, PROCESS, pairs[:, 0], pairs[:, 1], times)
+        q = noised_law(name, pairs[:, 0].numpy(), pairs[:, 1].numpy(), t)
+        total += 3 * v**2 * w * (q * terms.numpy()).reshape(len(STATES), -1).sum(1)
+    return total + L * METHODS[name].prior(PROCESS)
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_with_an_exact_network_the_bound_of_every_row_is_its_negative_log_likelihood(name):
+    np.testing.assert_allclose(exact_bound(name, EXACT[name]), NLL, rtol=0, atol=1e-6)
+
+
+def test_the_bound_of_udlm_wants_the_clean_token_given_the_other_sites_and_not_given_all():
+    """A network that names P(X_0 | z) itself, own token and all, is not the optimum."""
+    assert TABLE @ exact_bound("udlm", clean_given_all) > ENTROPY + 0.02
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_the_estimate_of_the_bound_is_unbiased(name):
+    """5 standard errors: a false alarm in a million."""
+    expected = exact_bound(name, wrong(name))
+    x0 = STATES.repeat(200, 1)
+    found = METHODS[name].bound(wrong(name), PROCESS, x0, 4, torch.Generator().manual_seed(0)).view(200, -1)
+    assert (abs(found.mean(0).numpy() - expected) < 5 * found.std(0).numpy() / 200**0.5).all()
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_the_loss_is_the_mean_of_the_bound_per_token(name):
+    """Over all clean rows alike, with the trainer's own random numbers."""
+    x0 = STATES.repeat(400, 1)
+    keyed = Keyed((7, 1), torch.arange(len(x0)), len(x0))
+    found = METHODS[name].loss(wrong(name), PROCESS, x0, generator=keyed).item()
+    each = METHODS[name].bound(wrong(name), PROCESS, x0, 1, torch.Generator().manual_seed(1)) / L
+    assert abs(found - exact_bound(name, wrong(name)).mean() / L) < 5 * each.std().item() / len(x0) ** 0.5
+
+
+# ---- the sampler's law, by pushing its kernel
+
+
+def kernel(name, network, t, s, sampler):
+    """The transition matrix of one step, from the laws of its sites."""
+    z = space(name)
+    law = METHODS[name].law(network, PROCESS, z, t, s, sampler).numpy()  # (Z, L, V')
+    np.testing.assert_allclose(law.sum(-1), 1, rtol=0, atol=1e-12)
+    return np.prod([law[:, j][:, z[:, j].numpy()] for j in range(L)], axis=0)
+
+
+def law_after(name, network, steps, sampler=None):
+    """(27,) the law of the tokens that the sampler ends in."""
+    z, method = space(name).numpy(), METHODS[name]
+    law = (z == V).all(1).astype(float) if name in ABSORBING else np.full(len(z), V**-L)
+    for k in range(steps):
+        law = law @ kernel(name, network, 1 - k / steps, (steps - k - 1) / steps, sampler or method.samplers[-1])
+    done = (z < V).all(1)
+    assert law[~done].sum() < 1e-12
+    return law[done]
+
+
+CHAINS = [("mdlm", "ancestral"), ("sedd", "tweedie"), ("udlm", "ancestral")]
+CHAINS += [("sedd-uniform", "tweedie"), ("sedd-uniform", "euler")]
+
+
+@pytest.mark.parametrize(("name", "sampler"), CHAINS)
+def test_with_an_exact_network_the_sampler_s_law_goes_to_the_data_s_with_the_number_of_steps(name, sampler):
+    """The error is of order 1 / steps: four times the steps, about a quarter of it."""
+    errors = [tv(law_after(name, EXACT[name], steps, sampler), TABLE) for steps in (16, 64, 256)]
+    assert errors[2] < errors[1] / 2.5 < errors[0] / 6
+    assert errors[2] < (0.05 if sampler == "euler" else 0.01)
+
+
+def test_one_step_draws_every_site_on_its_own():
+    marginals = TABLE.reshape((V,) * L)
+    alone = np.einsum("a,b,c->abc", marginals.sum((1, 2)), marginals.sum((0, 2)), marginals.sum((0, 1))).ravel()
+    for name in ("mdlm", "sedd", "udlm"):
+        np.testing.assert_allclose(law_after(name, EXACT[name], 1), alone, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("steps", [2, 5])
+def test_sedd_and_mdlm_are_one_chain_where_both_are_exact_and_so_are_their_uniform_counterparts_step_by_step(steps):
+    np.testing.assert_allclose(law_after("sedd", sedd_share, steps), law_after("mdlm", clean_given_tokens, steps), atol=1e-12)
+    np.testing.assert_allclose(law_after("sedd", sedd_share, steps, "euler"), law_after("sedd", sedd_share, steps), atol=0)
+    t, s = 0.6, 0.5  # of SEDD's clock; the same survivals on UDLM's
+    lost = [-math.expm1(-sigma(torch.tensor(time, dtype=torch.float64)).item()) for time in (t, s)]
+    tweedie = kernel("sedd-uniform", score, t, s, "tweedie")
+    np.testing.assert_allclose(tweedie, kernel("udlm", clean_given_others, *lost, "ancestral"), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_the_bound_is_above_the_negative_log_likelihood_of_the_sampler_whatever_the_network_says(name):
+    """Of the chain with many steps; a wrong network loses something in the mean."""
+    sampler = "ancestral" if "ancestral" in METHODS[name].samplers else "tweedie"
+    gap = exact_bound(name, wrong(name)) + np.log(law_after(name, wrong(name), 512, sampler))
+    assert gap.min() > -0.01
+    assert gap.max() > 0.01
+
+
+def drawn(name, network, calls, rows=20_000, **options):
+    found = METHODS[name].sample(network, PROCESS, rows, calls, torch.Generator().manual_seed(2), **options)
+    assert found.tokens.shape == (rows, L)
+    return np.bincount(index(found.tokens.numpy(), V), minlength=V**L), found.calls
+
+
+@pytest.mark.parametrize(("name", "sampler"), CHAINS)
+def test_sample_draws_from_the_law_of_its_kernel(name, sampler):
+    """A false alarm in a hundred thousand; three steps are far enough from the data's law to be told from it."""
+    counts, calls = drawn(name, EXACT[name], 3, sampler=sampler)
+    assert chi_square(counts, law_after(name, EXACT[name], 3, sampler)) > 1e-5
+    assert chi_square(counts, TABLE) < 1e-5
+    assert calls == 3 or name == "mdlm"
+
+
+# ---- masked diffusion: one site at a time, and the cache
+
+
+def one_site_at_a_time(network, orders):
+    """(27,) the law of unmasking in each of the orders alike, from the network's answers."""
+    law = np.zeros(V**L)
+    for order in orders:
+        for number, row in enumerate(STATES):
+            z, p = torch.full((1, L), V), 1.0
+            for site in order:
+                p *= network(z, None, (z < V).double()).softmax(-1)[0, site, row[site]].item()
+                z[0, site] = row[site]
+            law[number] += p / len(orders)
+    return law
+
+
+def test_first_hitting_with_an_exact_network_is_the_data_s_law_in_every_order():
+    for order in itertools.permutations(range(L)):
+        np.testing.assert_allclose(one_site_at_a_time(clean_given_tokens, [order]), TABLE, rtol=0, atol=1e-12)
+
+
+def test_the_first_hitting_sampler_has_the_law_of_the_continuous_chain_also_where_the_network_is_wrong():
+    """A false alarm in a hundred thousand each."""
+    orders, network = list(itertools.permutations(range(L))), wrong("mdlm")
+    law = one_site_at_a_time(network, orders)
+    assert tv(law, TABLE) > 0.05
+    counts, calls = drawn("mdlm", network, L)
+    assert (chi_square(counts, law) > 1e-5, calls) == (True, L)
+    assert tv(law_after("mdlm", network, 512, "ancestral"), law) < 2e-3
+    counts, _ = drawn("mdlm", network, L, order=torch.tensor([2, 0, 1]))
+    assert chi_square(counts, one_site_at_a_time(network, [(2, 0, 1)])) > 1e-5
+    counts, _ = drawn("sedd", wrong("sedd"), L, order=torch.tensor([2, 0, 1]))
+    assert chi_square(counts, one_site_at_a_time(wrong("sedd"), [(2, 0, 1)])) > 1e-5
+
+
+def test_the_bound_of_mdlm_is_the_mean_over_orders_of_the_negative_log_likelihood():
+    network, orders = wrong("mdlm"), list(itertools.permutations(range(L)))
+    expected = np.mean([-np.log(one_site_at_a_time(network, [order])) for order in orders], 0)
+    np.testing.assert_allclose(exact_bound("mdlm", network), expected, rtol=0, atol=1e-9)
+
+
+def test_what_is_unmasked_is_drawn_from_the_network_s_answer_and_nothing_else_is_touched():
+    grid = (torch.arange(3000).double() + 0.5) / 3000
+    for z in space("mdlm"):
+        rows, p = z.expand(3000, -1), clean_given_tokens(z[None], None, None)[0].exp()
+        for site in (z == V).nonzero().flatten().tolist():
+            goes = torch.zeros(3000, L, dtype=torch.bool)
+            goes[:, site] = True
+            new, asked = unmask(clean_given_tokens, PROCESS, rows, goes, grid[:, None].expand(-1, L))
+            share = new[:, site].bincount(minlength=V).double() / 3000
+            torch.testing.assert_close(share, p[site], rtol=0, atol=2 / 3000)
+            assert asked == 3000
+            assert torch.equal(new[:, [j for j in range(L) if j != site]], rows[:, [j for j in range(L) if j != site]])
+
+
+def test_a_row_in_which_nothing_is_unmasked_needs_no_call():
+    """A site goes in any of N steps alike, so a step is idle with (1 - 1/N)^L; 5 standard errors."""
+    steps, rows, seen = 40, 4000, []
+
+    def network(z, t, survival):
+        seen.append(len(z))
+        return clean_given_tokens(z, t, survival)
+
+    counts, calls = drawn("mdlm", network, steps, rows, sampler="ancestral")
+    assert calls == sum(seen) / rows
+    assert calls <= L
+    assert abs(calls - steps * (1 - (1 - 1 / steps) ** L)) < 5 * 0.5 / rows**0.5
+    assert counts.sum() == rows
+
+
+# ---- Gaussian diffusion over embeddings, at one site: its law on a grid, its bound by quadrature
+
+
+def exact_plaid(law, angles):
+    """A network that knows the law of its one token; its embeddings are unit vectors at these angles, or ±1 where there is one
+    dimension. To the law of the token the method itself adds the evidence of z."""
+    law = torch.as_tensor(law, dtype=torch.float64)
+    vectors = torch.stack([torch.cos(angles), torch.sin(angles)], 1) if len(law) > 2 else torch.cos(angles)[:, None]
+
+    class Exact(Plaid):
+        def tokens(self, z, t, guess):
+            return law.log().expand(*z.shape[:2], -1)
+
+    network = Exact(TransformerConfig(len(law), 1, width=8, layers=1, heads=1), dimension=vectors.shape[1]).double()
+    network.embed.weight.data = vectors.double()
+    return network
+
+
+TWO = torch.tensor([0.2, 0.8], dtype=torch.float64)
+ONE_SITE = Process(Schedule.round_robin(1, 1, keep=0.0), NoiseLaw.uniform(2))
+GRID = torch.linspace(-6, 6, 601, dtype=torch.float64)
+
+
+def normal_density(x, mean, spread):
+    return torch.exp(-0.5 * ((x - mean) / spread) ** 2) / (spread * math.sqrt(2 * math.pi))
+
+
+@torch.no_grad()
+def plaid_law_after(network, steps):
+    """(2,) the law of the token after so many steps and the last draw, by pushing the density of z over a fine grid."""
+    density, cell = normal_density(GRID, 0.0, 1.0), float(GRID[1] - GRID[0])
+    for k in range(steps):
+        t, s = 1 - k / steps, (steps - k - 1) / steps
+        guess = network(GRID.view(-1, 1, 1), torch.full_like(GRID, t)).guess.flatten()
+        mean, spread = step(GRID, guess, t, s)
+        density = (density * cell) @ normal_density(GRID[None], mean[:, None], spread)
+    p = network(GRID.view(-1, 1, 1), torch.zeros_like(GRID)).log_law.exp()[:, 0]
+    return ((density * cell) @ p).numpy()
+
+
+def test_with_an_exact_network_the_law_of_plaid_goes_to_the_data_s_with_the_number_of_steps():
+    network = exact_plaid(TWO, torch.tensor([0.0, math.pi]))
+    errors = [tv(plaid_law_after(network, steps), TWO.numpy()) for steps in (8, 32, 128)]
+    assert errors[2] < errors[1] / 2.5 < errors[0] / 6
+    assert errors[2] < 0.004
+
+
+def test_plaid_draws_from_the_law_of_its_steps():
+    """A false alarm in a hundred thousand; two steps are far enough from the data's law to be told from it."""
+    network, method = exact_plaid(TWO, torch.tensor([0.0, math.pi])), EmbeddingDiffusion(dimension=1)
+    found = method.sample(network, ONE_SITE, 40_000, 3, torch.Generator().manual_seed(0))
+    counts = found.tokens.flatten().bincount(minlength=2).numpy()
+    assert found.calls == 3
+    assert chi_square(counts, plaid_law_after(network, 2)) > 1e-5
+    assert chi_square(counts, TWO.numpy()) < 1e-5
+
+
+THREE = torch.tensor([0.15, 0.6, 0.25], dtype=torch.float64)
+ANGLES = torch.tensor([0.3, 1.4, 4.0], dtype=torch.float64)
+
+
+def hermite(number=32):
+    """Nodes (number², 2) and weights of a standard normal in the plane."""
+    node, weight = np.polynomial.hermite_e.hermegauss(number)
+    pairs = torch.cartesian_prod(torch.from_numpy(node), torch.from_numpy(node))
+    weights = torch.cartesian_prod(torch.from_numpy(weight), torch.from_numpy(weight)).prod(1)
+    return pairs, weights / weights.sum()
+
+
+@torch.no_grad()
+def plaid_terms(network, part, t):
+    """(3,) the mean over the noise of a term at time t, for each token."""
+    noise, weight = hermite()
+    x, time = torch.arange(3).repeat_interleave(len(noise))[:, None], torch.full((3 * len(noise),), t, dtype=torch.float64)
+    answer = network(x, time, noise.repeat(3, 1)[:, None])
+    return part(answer, x, time).view(3, -1) @ weight
+
+
+def plaid_bound(network, steps=None):
+    """(3,) the bound of each token: in continuous time, or in so many steps by Kingma et al.'s ½ (SNR(s) - SNR(t)) ‖E - x̂‖²."""
+    ends = plaid_terms(network, lambda answer, x, t: reconstruction(answer, x) + prior(answer.clean), 0.0)
+    if steps is None:
+        node, weight = np.polynomial.legendre.leggauss(40)
+        times = [((v + 1) / 2, w / 2) for v, w in zip(node, weight, strict=True)]
+        return ends + sum(w * plaid_terms(network, lambda answer, x, t: diffusion(answer, t), v) for v, w in times)
+    for k in range(steps):
+        s, t = k / steps, (k + 1) / steps
+        gain = 0.5 * (math.exp(3 - 9 * s) - math.exp(3 - 9 * t))
+        ends = ends + plaid_terms(network, lambda answer, x, _: gain * (answer.clean - answer.guess).square().sum((1, 2)), t)  # noqa: B023
+    return ends
+
+
+def test_with_an_exact_network_the_bound_of_plaid_is_the_entropy_and_how_far_the_end_is_from_pure_noise():
+    """In continuous time. The rest, KL(q(z_1) ‖ N(0, 1)), is worked out from the mixture of Gaussians that q(z_1) is."""
+    network = exact_plaid(THREE, ANGLES)
+    entropy = -(THREE * THREE.log()).sum()
+    noise, weight = hermite()
+    alpha2 = 1 / (1 + math.exp(6.0))
+    centres = math.sqrt(alpha2) * torch.stack([ANGLES.cos(), ANGLES.sin()], 1)
+    rest = 0.0
+    for centre, p in zip(centres, THREE, strict=True):
+        z = centre + math.sqrt(1 - alpha2) * noise
+        mixture = (THREE * normal_density(z[:, None], centres, math.sqrt(1 - alpha2)).prod(-1)).sum(1)
+        rest += p * (weight @ (mixture / normal_density(z, 0.0, 1.0).prod(-1)).log())
+    assert 0 < rest < 0.01
+    torch.testing.assert_close(THREE @ plaid_bound(network), entropy + rest, rtol=0, atol=1e-5)
+
+
+def test_the_bound_of_plaid_falls_with_the_number_of_steps_to_that_of_continuous_time():
+    network = exact_plaid(THREE, ANGLES)
+    limit = THREE @ plaid_bound(network)
+    gaps = [(THREE @ plaid_bound(network, steps) - limit).item() for steps in (4, 16, 64)]
+    assert gaps[0] > 3 * gaps[1] > 9 * gaps[2] > 0
+
+
+def test_the_estimate_of_plaid_s_bound_and_its_loss_are_unbiased():
+    """5 standard errors. The network is wrong: it takes all tokens for equally likely."""
+    network, method = exact_plaid(torch.full((3,), 1 / 3), ANGLES), EmbeddingDiffusion(dimension=2)
+    process = Process(Schedule.round_robin(1, 1, keep=0.0), NoiseLaw.uniform(3))
+    expected = plaid_bound(network)
+    assert THREE @ expected > -(THREE * THREE.log()).sum()
+    x0 = torch.arange(3).repeat(3000)[:, None]
+    found = method.bound(network, process, x0, 4, torch.Generator().manual_seed(0)).view(-1, 3)
+    assert (abs(found.mean(0) - expected) < 5 * found.std(0) / 3000**0.5).all()
+    parts = [
+        method.loss(network, process, x0, generator=Keyed((seed,), torch.arange(len(x0)), len(x0))).item() for seed in range(20)
+    ]
+    assert abs(np.mean(parts) - expected.mean().item()) < 5 * np.std(parts) / 19**0.5
+
+
+# ---- trained, saved, used
+
+
+def alike_rows(number, seed, vocab=6, length=8):
+    """Rows of one token, but for a few sites that hold any. All tokens are equally frequent."""
+    g = torch.Generator().manual_seed(seed)
+    other = torch.rand(number, length, generator=g) < 0.1
+    return torch.where(
+        other, torch.randint(vocab, (number, length), generator=g), torch.randint(vocab, (number, 1), generator=g)
+    )
+
+
+def true_nll(rows):
+    """(B,) -log of the probability that `alike_rows` draws a row."""
+    each = 0.9 * (rows[:, None] == torch.arange(6)[:, None]) + 0.1 / 6  # (B, 6, L)
+    return -each.double().prod(-1).mean(1).log()
+
+
+def data():
+    rows = InMemory(alike_rows(2000, 0)), InMemory(alike_rows(64, 1))
+    return Data(*rows, 6, 8, torch.ones(6), None, "rows that are nearly alike")
+
+
+def plan(method, steps, **train):
+    spec = TrainSpec(steps=steps, batch=64, rate=1e-2, warmup=10, clip=1.0, ema=0.95, evaluate_every=steps, samples=2, **train)
+    return replace(recipe("tiny"), method=method, train=spec)
+
+
+STEPS = {"sedd-uniform": 250, "plaid": 250, "udlm": 200}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_trains_saves_samples_and_scores_and_beats_the_unigram_bound(name, tmp_path):
+    """The network is the smallest there is, and seconds are enough."""
+    outcome = run(plan(name, STEPS.get(name, 120)), data(), tmp_path / "run", say=lambda words: None)
+    model = load(tmp_path / "run")
+    assert model.objective == METHODS[name].objective
+    method, process, held_out = METHODS[name], model.process, alike_rows(64, 1)
+    found = method.sample(model.network.eval(), process, 200, 8, torch.Generator().manual_seed(0))
+    assert found.tokens.shape == (200, 8)
+    assert 0 < found.calls <= 8
+    alike = (found.tokens[:, 1:] == found.tokens[:, :-1]).double().mean()
+    assert alike > 0.3  # one in six by chance, 0.81 in the data
+    if name == "mlm":
+        with refused("has no bound"):
+            method.bound(model.network, process, held_out)
+        return
+    nats = method.bound(model.network, process, held_out, 32, torch.Generator().manual_seed(0)).mean().item() / 8
+    assert true_nll(held_out).mean().item() / 8 - 0.02 < nats < 0.8 * math.log(6)
+    logged = read_log(tmp_path / "run" / "log.jsonl")[-1]["valid_bits_per_token"]
+    assert logged * math.log(2) == pytest.approx(nats, abs=0.3)
+    assert outcome.finished
+
+
+def small(name, seed=0):
+    """An untrained network whose answers are no longer all alike, and its process."""
+    torch.manual_seed(seed)
+    network = network_of(METHODS[name].objective, TransformerConfig(6, 8, width=16, layers=1, heads=2))
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return network, Process(Schedule.round_robin(8, 8, keep=0.0), NoiseLaw.uniform(6))
+
+
+@pytest.mark.parametrize("name", DIFFUSIONS)
+def test_the_loss_of_a_batch_is_the_mean_of_its_parts_and_reaches_every_weight(name):
+    """However the rows are shared out, each has its own random numbers."""
+    (network, process), x0 = small(name), alike_rows(16, 3)
+
+    def loss(part):
+        return METHODS[name].loss(network, process, x0[part], generator=Keyed((1, 2), torch.arange(16)[part], 16))
+
+    whole = loss(slice(0, 16))
+    torch.testing.assert_close(whole, (loss(slice(0, 4)) + 3 * loss(slice(4, 16))) / 4, rtol=1e-5, atol=1e-6)
+    whole.backward()
+    for parameter_name, parameter in network.named_parameters():
+        assert parameter.grad is not None, parameter_name
+        assert parameter.grad.abs().sum() > 0, parameter_name
+
+
+def test_the_loss_of_mdlm_is_the_same_in_chunks_as_are_its_gradients():
+    (network, process), x0 = small("mdlm"), alike_rows(16, 3)
+    found = []
+    for chunked in (False, True):
+        network.zero_grad()
+        loss = METHODS["mdlm"].loss(network, process, x0, generator=Keyed((1,), torch.arange(16), 16), chunked=chunked)
+        loss.backward()
+        found.append([loss.detach().float(), *(parameter.grad.clone() for parameter in network.parameters())])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_the_network_of_a_masked_diffusion_is_told_masks_and_no_time():
+    """So that its answers can be kept from one step to the next."""
+    seen = []
+
+    def network(z, t, survival):
+        seen.append((t.unique().tolist(), torch.equal(survival, (z < V).double())))
+        return clean_given_tokens(z, t, survival)
+
+    for name in ABSORBING:
+        METHODS[name].loss(network, PROCESS, STATES)
+        METHODS[name].sample(network, PROCESS, 5, 3)
+    assert seen
+    assert all(said == ([0.0], True) for said in seen)
+
+
+def test_a_model_of_another_method_is_used_as_any_other_and_refuses_what_it_cannot_do():
+    models = {}
+    for name in ("mdlm", "udlm", "plaid"):
+        network, process = small(name)
+        models[name] = Model(network, process, objective=METHODS[name].objective)
+        assert models[name].sample_tokens(3, seed=0, calls=4).shape == (3, 8)
+        assert torch.equal(models[name].sample_tokens(3, seed=0, calls=4), models[name].sample_tokens(3, seed=0, calls=4))
+        assert models[name].score(alike_rows(5, 0))["bits_per_token"] > 0
+    mdlm, udlm = models["mdlm"], models["udlm"]
+    assert mdlm.sample_tokens(3, seed=0, calls=4, order="strided").shape == (3, 8)
+    given, tokens = torch.arange(8) < 3, alike_rows(1, 0)[0]
+    assert (mdlm.sample_tokens(4, seed=0, clamp=(given, tokens))[:, :3] == tokens[:3]).all()
+    dense = Model(small("ggm")[0], small("ggm")[1])
+    for model, about, options in [
+        (udlm, "cannot fill gaps", {"clamp": (given, tokens)}),
+        (udlm, "no order of sites", {"order": "left"}),
+        (udlm, "the sampler of this method is ancestral", {"sampler": "euler"}),
+        (mdlm, "but no top_p", {"top_p": 0.9}),
+        (mdlm, "but no sweeps", {"sweeps": 2}),
+        (mdlm, "at least one network call", {"calls": 0}),
+        (mdlm, "goes with the first-hitting sampler", {"sampler": "ancestral", "order": "left"}),
+        (models["plaid"], "at least 2 calls", {"calls": 1}),
+        (dense, "for methods that are no chain", {"calls": 4}),
+    ]:
+        with refused(about):
+            model.sample_tokens(2, seed=0, **options)
+    with refused("has no sweeps"):
+        mdlm.score(alike_rows(5, 0), sweeps=2)
+
+
+@pytest.mark.parametrize(("calls", "updates"), [(32, 32), (16, 16), (5, 4), (3, 3), (1, 1)])
+def test_ggm_keeps_within_the_calls_it_is_given(calls, updates):
+    own = Schedule.round_robin(8, 32, keep="linear")
+    assert len(within(own, calls).times) == updates
+    assert within(own, calls).survival(torch.tensor([within(own, calls).steps])).sum() == 0
+
+
+def test_the_methods_with_a_call_for_each_site_refuse_fewer():
+    for name in ("ar", "mlm"):
+        network, process = small("ggm")
+        with refused("8 calls"):
+            METHODS[name].sample(network, process, 2, 4)
+        assert not METHODS[name].few
