@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from glauber.storage import write_file
+from glauber.data.writing import write
 
 PARTS = {"train": "train", "test": "t10k"}
 NAMES = ("t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "boot")
@@ -133,7 +133,7 @@ def classifier(data: Path, out: Path, epochs: int) -> None:
     """Train it, and say how often it is right on the test images."""
     network = train_classifier(*read_part(data, "train"), epochs)
     images, labels = read_part(data, "test")
-    write_file(out, save(network.cpu().state_dict()))
+    write(out, save(network.cpu().state_dict()))
     print(f"{out}: {(classes(network, images) == labels).mean():.4f} of {len(labels):,} test images right")
 
 

@@ -22,9 +22,9 @@ from glauber.codec import ImageCodec
 from glauber.codec.training import VQSettings
 from glauber.codec_train import train_codec
 from glauber.data import prepare
+from glauber.data.writing import write
 from glauber.evaluate.features import FeatureNetwork, Images, read_images, reconstructed
 from glauber.evaluate.images import evaluate_images
-from glauber.storage import write_file
 from glauber.train.recipe import recipe
 from glauber.train.run import run, shards_data
 from glauber.train.settings import apply_settings, parse_settings
@@ -72,7 +72,7 @@ def sample(name: str, model: Model, out: Path, number: int, **options: Any) -> N
         tokens = torch.cat([model.sample_tokens(min(ROWS, number - part), part, **options).cpu() for part in parts])
     seconds = time.perf_counter() - began
     keep(out / f"tokens-{name}.npy", tokens.numpy().astype(np.int32))
-    write_file(out / f"samples-{name}.json", json.dumps({"seconds": seconds, "number": number, "options": options}).encode())
+    write(out / f"samples-{name}.json", json.dumps({"seconds": seconds, "number": number, "options": options}).encode())
     keep(out / f"samples-{name}.npy", decoded(model, tokens))
     print(f"{name}: {number} samples, {seconds:.1f} s", flush=True)
 
@@ -81,7 +81,7 @@ def keep(path: Path, array: np.ndarray) -> None:
     """All of it or nothing."""
     content = io.BytesIO()
     np.save(content, array)
-    write_file(path, content.getvalue())
+    write(path, content.getvalue())
 
 
 def decoded(model: Model, tokens: torch.Tensor) -> np.ndarray:
@@ -101,7 +101,7 @@ def judge(args: argparse.Namespace) -> None:
     for name, images in sets.items():
         if name not in found["samples"]:
             found["samples"][name] = evaluate_images(images, train, network, None, args.out / "features", progress=True)
-            write_file(path, json.dumps(found, indent=1).encode())
+            write(path, json.dumps(found, indent=1).encode())
     for name, report in found["samples"].items():
         print(f"| {name} | {report['samples']['number']} | {report['fid']:.2f} |")
 

@@ -20,11 +20,11 @@ import torch
 from safetensors.torch import save
 from torch import nn
 
+from glauber.data.writing import write
 from glauber.evaluate.features import FeatureNetwork, read_images
 from glauber.evaluate.fid import Statistics, frechet, packed, unpacked
 from glauber.evaluate.images import statistics
 from glauber.evaluate.inception import Convolution, InceptionV3, read_inception
-from glauber.storage import write_file
 
 FEW = 2  # chunks of each set that all networks see
 
@@ -34,7 +34,7 @@ def convert(source: Path, target: Path) -> None:
     if target.exists():
         raise SystemExit(f"{target} exists; remove it, or name another file")
     state = read_inception(source).state_dict()
-    write_file(target, save({name: tensor.half() for name, tensor in state.items()}, {"format": "pt"}))
+    write(target, save({name: tensor.half() for name, tensor in state.items()}, {"format": "pt"}))
     print(f"{target}: {target.stat().st_size / 1e6:.1f} MB, sha256 {hashlib.sha256(target.read_bytes()).hexdigest()}")
 
 
@@ -77,7 +77,7 @@ def measure(source: Path, first: Path, second: Path) -> None:
     network = FeatureNetwork(rounded(plain, None), "half", "half")
     a, b = (statistics(images, network, progress=True) for images in sets)
     kept = Path(f"{first.stem}.measured.safetensors")
-    write_file(kept, packed(a))
+    write(kept, packed(a))
     figures["statistics"] = {"images": a.number, "fid": frechet(a, b), "fid_kept": frechet(unpacked(kept), b)}
     figures["statistics"] |= {"bytes": kept.stat().st_size, "root_of_fid_to_kept": frechet(unpacked(kept), a) ** 0.5}
     kept.unlink()

@@ -19,9 +19,9 @@ from glauber import load
 from glauber.codec import ImageCodec
 from glauber.codec.perceptual import Perceptual
 from glauber.codec.vq import to_signal
+from glauber.data.writing import write
 from glauber.inpaint import closed, covered, given_tokens
 from glauber.model import Model
-from glauber.storage import write_file
 
 HOLES = ("centre", "top", "blobs")
 WAYS = (("cover", "exact"), ("again", "exact"), ("paper", "exact"), ("cover", "paper"), ("paper", "paper"))
@@ -99,7 +99,7 @@ def main() -> None:
             figures = judge(truth, made["fills"], holes, classifier, lpips)
             rows.append({"hole": kind, "rule": rule, "clamp": clamp, "given": made["given"], "outside": outside, **figures})
     report = {"model": model.about, "images": len(truth), "rows": rows}
-    write_file(options.out, json.dumps(report, indent=1).encode() + b"\n")
+    write(options.out, json.dumps(report, indent=1).encode() + b"\n")
     for row in rows:
         print(json.dumps({key: round(value, 3) if isinstance(value, float) else value for key, value in row.items()}))
 

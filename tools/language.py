@@ -22,11 +22,11 @@ from glauber.baseline import gibbs_process
 from glauber.chain import Counted, run_chain
 from glauber.conditional import Denoiser
 from glauber.data import open_shards
+from glauber.data.writing import write
 from glauber.evaluate.infill import evaluate_fills, read_fills
 from glauber.evaluate.judge import Judge
 from glauber.evaluate.text import Texts, evaluate_texts, passages, read_texts
 from glauber.score import Windows, characters, score_windows
-from glauber.storage import write_file
 from glauber.train.recipe import recipe
 from glauber.train.run import run, shards_data
 from glauber.train.settings import apply_settings, parse_settings
@@ -89,7 +89,7 @@ def keep_samples(folder: Path, name: str, part: int, tokens: torch.Tensor, calls
     seconds = time.perf_counter() - began
     path = folder / name.replace(" ", "_") / f"{part:05d}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(path, json.dumps({"name": name, "calls": calls, "seconds": seconds, "tokens": tokens.tolist()}).encode())
+    write(path, json.dumps({"name": name, "calls": calls, "seconds": seconds, "tokens": tokens.tolist()}).encode())
     print(f"{name}: {part + len(tokens)}, {calls:.0f} calls each, {seconds:.1f} s", flush=True)
 
 
@@ -157,7 +157,7 @@ def fill(model: Model, rows: torch.Tensor, folder: Path) -> None:
             texts = {key: codec.decode(ids) for key, ids in parts.items()}
             lines.append(json.dumps(texts | {"fill_tokens": made[a:b], "truth_tokens": true[a:b]}))
         folder.mkdir(parents=True, exist_ok=True)
-        write_file(path, "".join(f"{line}\n" for line in lines).encode())
+        write(path, "".join(f"{line}\n" for line in lines).encode())
         print(f"filled: {name}", flush=True)
 
 
@@ -178,7 +178,7 @@ def bounds(models: dict[str, Model], rows: torch.Tensor, path: Path) -> None:
         assert model.text_codec is not None
         windows = Windows(rows, None, characters(rows.tolist(), model.text_codec))
         found[name] = score_windows(model, windows, ("reversal", "heat-bath"), draws=16, **options)
-        write_file(path, json.dumps(found, indent=1).encode())
+        write(path, json.dumps(found, indent=1).encode())
         print(name, found[name]["reversal"], flush=True)
 
 
@@ -208,11 +208,11 @@ def judge(args: argparse.Namespace) -> None:
         about = None if is_curve(name) else known  # which takes half a minute each time
         report = evaluate_texts(ours, reference, judges, about, codec, args.features, args.out / "verdicts", progress=True)
         found["samples"][name] = report | {"calls": float(np.mean([part["calls"] for part in parts]))}
-        write_file(path, json.dumps(found, indent=1).encode())
+        write(path, json.dumps(found, indent=1).encode())
     for file in sorted((args.out / "infill").glob("*.jsonl")):
         if file.stem not in found["infill"]:
             found["infill"][file.stem] = evaluate_fills(read_fills(file), judges, args.out / "verdicts", progress=True)
-            write_file(path, json.dumps(found, indent=1).encode())
+            write(path, json.dumps(found, indent=1).encode())
     print_table(found)
 
 

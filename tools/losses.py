@@ -18,9 +18,9 @@ import torch
 
 from glauber.conditional import Transformer, TransformerConfig, conditional_of
 from glauber.data import open_shards
+from glauber.data.writing import write
 from glauber.evaluate import bound
 from glauber.process import NoiseLaw, Process, Schedule
-from glauber.storage import write_file
 from glauber.train import Trainer, TrainSpec
 
 LEARNED = 0.02  # bits below its beginning, for a run to count
@@ -132,7 +132,7 @@ def main() -> None:
             for rate in map(float, args.rates.split(",")):
                 if (objective, conditioning, rate) not in done:
                     runs.append(curve(args, objective, conditioning, rate))
-                    write_file(args.out, json.dumps({"settings": numbers, "runs": runs}, indent=1).encode())
+                    write(args.out, json.dumps({"settings": numbers, "runs": runs}, indent=1).encode())
                     print(objective, conditioning, rate, runs[-1]["curve"][-1], flush=True)
     tell(runs)
     draw(runs, args.out.with_suffix(".png"))

@@ -38,16 +38,6 @@ def write_model(
             (folder / f"{name}.tmp").unlink(missing_ok=True)
 
 
-def write_file(path: Path, content: bytes) -> None:
-    """All or nothing: to a temporary name, synced, renamed."""
-    temporary = path.with_name(f"{path.name}.tmp")
-    try:
-        write_synced(temporary, content)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def write_synced(path: Path, content: bytes) -> None:
     """Write and wait until the disk has it."""
     with open(path, "wb") as file:

@@ -131,11 +131,11 @@ def save_images(images: list[Any], out: Path) -> list[str]:
 
 def save_image(image: Any, file: Path) -> None:
     """As PNG, all or nothing."""
-    from glauber.storage import write_file
+    from glauber.data.writing import write
 
     content = io.BytesIO()
     image.save(content, "png")
-    write_file(file, content.getvalue())
+    write(file, content.getvalue())
 
 
 def print_table(words: dict[str, str]) -> None:

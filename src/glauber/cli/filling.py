@@ -14,11 +14,10 @@ from tqdm.auto import tqdm
 from glauber.cli.common import open_image
 from glauber.cli.watching import view
 from glauber.codec import is_image_codec
-from glauber.data.writing import replacing
+from glauber.data.writing import replacing, write
 from glauber.infill import Filled, fill_text, read_template, require_text_codec
 from glauber.inpaint import placed
 from glauber.model import Model
-from glauber.storage import write_file
 
 
 def inpaint(
@@ -58,7 +57,7 @@ def infill_tokens(
     filled = loaded.infill_tokens(torch.from_numpy(given.astype(np.int64)), torch.from_numpy(hole != 0), num, seed, **options)
     content = io.BytesIO()
     np.save(content, filled.numpy())
-    write_file(out, content.getvalue())
+    write(out, content.getvalue())
 
 
 def infill_text(

@@ -42,8 +42,8 @@ def judge_images(
     as_json: bool,
 ) -> None:
     """Print the figures and write them; or keep the statistics of the samples, if `out` is a file for tensors."""
+    from glauber.data.writing import write
     from glauber.evaluate.images import evaluate_images
-    from glauber.storage import write_file
 
     partial = None if out is None else out.with_name(f"{out.name}.partial")
     if out is not None and out.suffix == STATISTICS:
@@ -64,8 +64,8 @@ def judge_images(
     report["reference"]["source"] = report["reference"]["source"] or str(reference)
     if out is not None:
         if isinstance(where := known or real, Images):
-            write_file(_picture_file(out), _picture(report["nearest"], shown, where))
-        write_file(out, json.dumps(report, indent=1).encode() + b"\n")
+            write(_picture_file(out), _picture(report["nearest"], shown, where))
+        write(out, json.dumps(report, indent=1).encode() + b"\n")
     if partial is not None:
         partial.unlink(missing_ok=True)
     print(json.dumps(report)) if as_json else print_images(report)
@@ -82,13 +82,13 @@ def _network(features: str | None) -> FeatureNetwork:
 
 
 def _keep_statistics(images: Images, network: FeatureNetwork, out: Path, as_json: bool) -> None:
+    from glauber.data.writing import write
     from glauber.evaluate.fid import packed
     from glauber.evaluate.images import statistics
-    from glauber.storage import write_file
 
     partial = out.with_name(f"{out.name}.partial")
     made = statistics(images, network, partial, progress=not as_json)
-    write_file(out, packed(made))
+    write(out, packed(made))
     partial.unlink(missing_ok=True)
     said = {"number": made.number, "hash": made.hash, "file": str(out)}
     print(json.dumps(said) if as_json else f"{out}: statistics of {made.number:,} images, {made.hash[:12]}")

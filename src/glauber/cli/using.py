@@ -58,8 +58,8 @@ def sample(
     """Draw samples: images into a folder, text onto the screen. What is not set is the model's own."""
     from glauber.cli.watching import camera_of, view
     from glauber.codec import is_image_codec
+    from glauber.data.writing import write
     from glauber.model import load
-    from glauber.storage import write_file
 
     calm_threads()
     if num < 1:
@@ -87,7 +87,7 @@ def sample(
             result["texts"] = loaded.decode(tokens)
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
-            write_file(out / "samples.json", json.dumps(result).encode() + b"\n")
+            write(out / "samples.json", json.dumps(result).encode() + b"\n")
             result["files"] = [str(out / "samples.json")]
     _print_sample(result, as_json)
 

@@ -53,9 +53,9 @@ def evaluate(
     Images with --out NAME.safetensors and no --reference: their statistics are kept, to be a --reference later.
     """
     from glauber.cli.judging import holds_images, judge_images
+    from glauber.data.writing import write
     from glauber.evaluate.infill import evaluate_fills, read_fills
     from glauber.evaluate.text import evaluate_texts, read_texts
-    from glauber.storage import write_file
 
     if out is not None:
         require_new(out, force)
@@ -75,7 +75,7 @@ def evaluate(
         known = None if train is None else read_texts(train, codec, "train")
         report = evaluate_texts(ours, real, judge or [], known, codec, features, partial, progress=not as_json)
     if out is not None and partial is not None:
-        write_file(out, json.dumps(report, indent=1).encode() + b"\n")
+        write(out, json.dumps(report, indent=1).encode() + b"\n")
         partial.unlink(missing_ok=True)
     if as_json:
         print(json.dumps(report))

@@ -15,10 +15,10 @@ from torch import Tensor
 from glauber.chain.driver import OnStep
 from glauber.cli.common import require_new, save_image
 from glauber.codec import ImageCodec, TextCodec, is_image_codec
+from glauber.data.writing import write
 from glauber.infill import new_generator, token_texts
 from glauber.model import Model
 from glauber.process import Process, Schedule
-from glauber.storage import write_file
 
 PLAIN, BOLD, RESET = "", "\033[1;7m", "\033[0m"
 SIGNS = str.maketrans({"\n": "↵", "\r": "", "\t": " "})
@@ -113,7 +113,7 @@ class Camera:
         if self.gif is not None:
             content = io.BytesIO()
             pictures.save_gif(pictures.film_frames(self.codec, self.process.schedule, self.film), content)
-            write_file(self.gif, content.getvalue())
+            write(self.gif, content.getvalue())
         return [str(file) for file in (self.strip, self.gif) if file is not None]
 
 

@@ -21,7 +21,7 @@ def bench(
     force: Force = False,
 ) -> None:
     """Measure, side by side in one run; the tables of the docs."""
-    from glauber.storage import write_file
+    from glauber.data.writing import write
 
     if name not in ("train", "sample", "prepare"):
         raise ValueError(f"there is no bench {name!r}; there are: train, sample, prepare")
@@ -38,7 +38,7 @@ def bench(
     else:
         figures = bench_train(seconds=1.0 if quick else 10.0, quick=quick)
     if out is not None:
-        write_file(out, json.dumps(figures, indent=2).encode() + b"\n")
+        write(out, json.dumps(figures, indent=2).encode() + b"\n")
 
 
 @app.command()

@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from glauber.storage import write_file
+from glauber.data.writing import write
 from glauber.train.trainer import Trainer
 
 Tell = Callable[[dict[str, Any]], None]
@@ -68,7 +68,7 @@ def cut_log(path: Path, step: int) -> None:
     """Forget what a lost stretch of the run logged; it is done, and logged, again."""
     if path.is_file():
         kept = [line for line in read_log(path) if line["step"] <= step]
-        write_file(path, "".join(f"{json.dumps(line)}\n" for line in kept).encode())
+        write(path, "".join(f"{json.dumps(line)}\n" for line in kept).encode())
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:

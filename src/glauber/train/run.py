@@ -25,10 +25,10 @@ import torch
 from glauber.baseline import DIFFUSIONS, network_of
 from glauber.conditional import Transformer, conditional_of
 from glauber.data import load_digits
+from glauber.data.writing import write
 from glauber.evaluate import bound
 from glauber.model import Model, load
 from glauber.process import Process
-from glauber.storage import write_file
 from glauber.train.checkpoint import read_newest, write_checkpoint
 from glauber.train.loop import InMemory
 from glauber.train.parallel import ALONE, Shared, World, whole
@@ -174,7 +174,7 @@ def _claim(out: Path, plan: Recipe, data: Data, resume: bool) -> None:
     elif out.is_dir() and any(out.iterdir()):
         raise ValueError(f"{out} is not empty and holds no run; name another folder with --out")
     out.mkdir(parents=True, exist_ok=True)
-    write_file(config, (json.dumps(ours, indent=2) + "\n").encode())
+    write(config, (json.dumps(ours, indent=2) + "\n").encode())
 
 
 def _difference(old: dict[str, Any], new: dict[str, Any]) -> str | None:

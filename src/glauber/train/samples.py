@@ -12,9 +12,9 @@ from glauber.baseline import DIFFUSIONS
 from glauber.chain import run_chain
 from glauber.codec import ImageCodec, TextCodec, is_image_codec
 from glauber.conditional import Conditional, StepLaw
+from glauber.data.writing import write
 from glauber.model import Model
 from glauber.process import Process, Schedule
-from glauber.storage import write_file
 
 CALLS = 64
 """Most network calls of the chain."""
@@ -54,7 +54,7 @@ def write_samples(model: Model, tokens: Tensor, folder: Path, step: int) -> Path
     else:
         kind, content = "json", (json.dumps(things) + "\n").encode()
     path = folder / f"step-{step:08d}.{kind}"
-    write_file(path, content)
+    write(path, content)
     return path
 
 
