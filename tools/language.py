@@ -75,8 +75,8 @@ def chains(model: Model) -> dict[str, Callable[[int, torch.Generator], tuple[tor
 
 
 def is_curve(name: str) -> bool:
-    """Whether it is one of many numbers of sweeps."""
-    return name.startswith(("chain ", "gibbs "))
+    """Whether it is one of many sets with few samples."""
+    return name.startswith(("chain ", "gibbs ", "calls "))
 
 
 def low_precision(model: Model) -> torch.autocast:
