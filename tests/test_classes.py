@@ -272,7 +272,7 @@ def test_a_class_that_there_is_not_is_one_sentence():
         Model(network(), process()).sample(1, class_=0)
     with refused("not trained on classes"):
         network()(*question(), class_=1)
-    with refused("guidance is 0 or more"):
+    with refused("guidance is between 0 and 1000"):
         model().sample(1, class_=0, guidance=-1.0)
     with refused("say which one"):
         model().sample(1, guidance=1.0)

@@ -292,3 +292,37 @@ def test_an_image_is_placed_only_where_there_is_room():
     canvas, around = placed(np.full((5, 6), 9, np.uint8), (8, 8), None, None)
     assert np.array_equal(canvas == 9, ~around)
     assert (~around).sum() == 30
+
+
+def test_a_mask_that_can_be_seen_through_is_white_only_where_it_is_painted(saved, tmp_path):
+    Image.fromarray(photo(8)).save(tmp_path / "x.png")
+    painted = np.zeros((8, 8, 4), np.uint8)
+    painted[2:4, 2:4] = 255
+    Image.fromarray(painted, "RGBA").save(tmp_path / "seen.png")
+    np.save(tmp_path / "array.npy", painted[..., 3] > 0)
+    fills = []
+    for name in ("seen.png", "array.npy"):
+        done = glauber("infill", saved, "--image", "x.png", "--mask", name, "--seed", 0, "--out", f"{name}-out", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        fills.append(np.asarray(Image.open(next((tmp_path / f"{name}-out").glob("*.png")))))
+    assert np.array_equal(fills[0], fills[1])
+    outside = painted[..., 3] == 0
+    assert np.array_equal(fills[0][outside], photo(8)[outside])
+
+
+@pytest.mark.parametrize(("option", "file"), [("--strip", "a.jpg"), ("--gif", "a.png")])
+def test_pictures_of_another_kind_than_their_name_are_refused(saved, tmp_path, option, file):
+    done = glauber("sample", saved, "-n", 1, option, file, cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"{option} writes a ." in done.stderr
+    assert not any(tmp_path.iterdir())
+
+
+def test_guidance_without_a_class_and_a_codec_in_the_place_of_a_model_are_refused(tmp_path):
+    done = glauber("sample", "novels", "-n", 1, "--guidance", 2, cwd=tmp_path)
+    assert (done.returncode, "say which one" in done.stderr) == (2, True)
+    (tmp_path / "codec").mkdir()
+    for name in ("config.json", "diffusion_pytorch_model.safetensors", "log.jsonl"):
+        (tmp_path / "codec" / name).write_text("{}")
+    done = glauber("info", "codec", cwd=tmp_path)
+    assert (done.returncode, "is a codec of images" in done.stderr) == (2, True)

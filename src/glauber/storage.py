@@ -89,6 +89,8 @@ def find(name: str | os.PathLike[str]) -> Path:
     folder = Path(name)
     if is_bundled(name):
         return BUNDLED / folder
+    if (folder / "diffusion_pytorch_model.safetensors").is_file():
+        raise ValueError(f"{name} is a codec of images, not a model; use it as glauber prepare --tokenizer vq:{name}")
     if (folder / "log.jsonl").is_file():  # a training run
         folder /= "model"
         if not folder.is_dir():

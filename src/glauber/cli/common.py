@@ -89,8 +89,11 @@ def chain_options(
     return {name: value for name, value in asked.items() if value is not None}
 
 
-def open_image(path: Path) -> Any:
-    """A PIL image, read whole, upright and flat. One that is far too large is refused before it is read."""
+def open_image(path: Path, paper: str = "white") -> Any:
+    """A PIL image, read whole, upright and flat, on paper of that colour where it can be seen through.
+
+    One that is far too large is refused before it is read.
+    """
     try:
         from PIL import Image, ImageOps, UnidentifiedImageError
     except ImportError as error:
@@ -103,7 +106,7 @@ def open_image(path: Path) -> Any:
             image = Image.open(path)
         with image:
             if image.width * image.height <= LARGEST:
-                return flat(ImageOps.exif_transpose(image))
+                return flat(ImageOps.exif_transpose(image), paper)
     except Image.DecompressionBombError:
         pass
     except (OSError, ValueError, SyntaxError, EOFError, UnidentifiedImageError):

@@ -28,7 +28,11 @@ def inpaint(
         raise ValueError("this model has no image codec; give it a text or tokens instead")
     shape = loaded.codec.shape
     picture = np.asarray(open_image(image).convert("L" if len(shape) == 2 else "RGB"))
-    hole = np.asarray(open_image(mask).convert("L")) if mask is not None else np.zeros(0)
+    hole = np.zeros(0)
+    if mask is not None and mask.suffix == ".npy":
+        hole = _read_array(mask)
+    elif mask is not None:
+        hole = np.asarray(open_image(mask, paper="black").convert("L"))  # what can be seen through is not white
     if outpaint is not None:
         picture, hole = placed(picture, shape, *_place(outpaint))
     images: list[Any] = loaded.inpaint(picture, hole, num, seed, **options)

@@ -137,7 +137,7 @@ def infill(
     if sum(source is not None for source in (text, texts, image, tokens)) != 1:
         raise ValueError("say what to fill in: one of --text, --texts, --image and --tokens")
     if (mask is None) != (outpaint is not None or (image is None and tokens is None)):
-        raise ValueError("an image or tokens need a --mask (an image may have --outpaint instead), and text has its [[gaps]]")
+        raise ValueError("tokens need a --mask, an image either a --mask or --outpaint, and text has its [[gaps]]")
     if image is None and (outpaint is not None or mask_rule is not None):
         raise ValueError("--outpaint and --mask-rule are for images; name one with --image")
     if watch and text is None:

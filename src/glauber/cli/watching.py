@@ -119,8 +119,10 @@ class Camera:
 
 def camera_of(model: Model, schedule: Schedule, strip: Path | None, gif: Path | None, force: bool) -> Camera:
     """One for the pictures that are wanted."""
-    for option, file in (("--strip", strip), ("--gif", gif)):
+    for option, file, kind in (("--strip", strip, ".png"), ("--gif", gif, ".gif")):
         if file is not None:
+            if file.suffix.lower() != kind:
+                raise ValueError(f"{option} writes a {kind}; name it so, not {file.name}")
             require_new(file, force, option)
     if not is_image_codec(model.codec):
         raise ValueError("this model makes no images, so its chain has no pictures; leave --strip and --gif out")

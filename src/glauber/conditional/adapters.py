@@ -13,6 +13,8 @@ from glauber.process import Process
 
 CLASSIFIERS = ("binary", "marginal")
 """Objectives that make a network tell signal from noise, and not name the clean token."""
+FARTHEST = 1000.0
+"""Guidance beyond this is a slip."""
 Network = Callable[..., Tensor]
 """Anything called as `Transformer.forward` is."""
 
@@ -26,10 +28,7 @@ class Denoiser:
     """
 
     def __init__(self, network: Network, class_: int | None = None, guidance: float = 0.0):
-        if not 0 <= guidance < float("inf"):
-            raise ValueError(f"guidance is 0 or more, such as 2, not {guidance}")
-        if guidance and class_ is None:
-            raise ValueError("guidance goes towards a class; say which one")
+        check_guidance(class_, guidance)
         self.network, self.class_, self.guidance = network, class_, guidance
 
     def __call__(self, x: Tensor, t: Tensor, survival: Tensor, sites: Tensor) -> Tensor:
@@ -38,6 +37,14 @@ class Denoiser:
         if self.guidance == 0:
             return law
         return guided(law, self.network(x, t, survival, sites).double().log_softmax(-1), self.guidance)
+
+
+def check_guidance(class_: int | None, guidance: float) -> None:
+    """Refuse a guidance that goes nowhere, or so far that numbers end."""
+    if not 0 <= guidance <= FARTHEST:
+        raise ValueError(f"guidance is between 0 and {FARTHEST:.0f}, such as 2, not {guidance}")
+    if guidance and class_ is None:
+        raise ValueError("guidance goes towards a class; say which one")
 
 
 def guided(told: Tensor, untold: Tensor, guidance: float) -> Tensor:
@@ -100,6 +107,7 @@ def conditional_of(
     objective: str, network: Network, process: Process, class_: int | None = None, guidance: float = 0.0
 ) -> Conditional | StepLaw:
     """What a network trained with this objective knows, for a chain of the process, of things of a class if one is given."""
+    check_guidance(class_, guidance)
     reads = isinstance(network, Transformer) and network.config.reads
     if objective in CLASSIFIERS and class_ is not None:
         raise ValueError("a model of the paper's losses knows no clean conditional of a class; train with the dense loss")

@@ -94,13 +94,12 @@ def _open(path: Path) -> Any:
     return flat(upright)
 
 
-def flat(image: Any) -> Any:
-    """A PIL image of at most 8 bits a channel; what can be seen through lies on white paper."""
+def flat(image: Any, paper: str = "white") -> Any:
+    """A PIL image of at most 8 bits a channel; what can be seen through lies on paper."""
     from PIL import Image
 
     if image.mode.startswith("I"):  # 16 bits, which convert() would cut off at 255
         image = Image.fromarray((np.asarray(image).clip(0, 65535) / 257).round().astype(np.uint8))
     if "A" in image.getbands() or "transparency" in image.info:
-        paper = Image.new("RGBA", image.size, "white")
-        image = Image.alpha_composite(paper, image.convert("RGBA"))
+        image = Image.alpha_composite(Image.new("RGBA", image.size, paper), image.convert("RGBA"))
     return image
