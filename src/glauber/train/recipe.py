@@ -240,7 +240,7 @@ def fashion() -> Recipe:
     """Fashion-MNIST: 28×28, grey, 60,000 images."""
     return _images(
         name="fashion",
-        about="Fashion-MNIST, 28×28 grey images as 7×7 tokens; minutes on one H200",
+        about="Fashion-MNIST, 28×28 grey images as 7×7 tokens; sized for minutes on one H200, not yet trained there",
         tokens="512 codes of a VQ codec that shrinks by 4 (or patches:512:4)",
         network=TransformerConfig(vocab=512, length=49, width=384, layers=8, heads=6, grid=(7, 7), absolute=True),
         steps=12_000,
@@ -252,7 +252,7 @@ def emoji() -> Recipe:
     """Emoji at 64 pixels: a few thousand images, so a small network and not too long."""
     return _images(
         name="emoji",
-        about="emoji of 64×64 pixels as 8×8 tokens; minutes on one H200",
+        about="emoji of 64×64 pixels as 8×8 tokens; sized for minutes on one H200, not yet trained there",
         tokens="512 codes of a VQ codec that shrinks by 8",
         network=TransformerConfig(vocab=512, length=64, width=256, layers=6, heads=4, grid=(8, 8), absolute=True),
         steps=4_000,
@@ -264,7 +264,7 @@ def faces() -> Recipe:
     """Faces at 64 pixels: tens of thousands of images."""
     return _images(
         name="faces",
-        about="faces of 64×64 pixels as 8×8 tokens; minutes on one H200",
+        about="faces of 64×64 pixels as 8×8 tokens; sized for minutes on one H200, not yet trained there",
         tokens="1024 codes of a VQ codec that shrinks by 8",
         network=TransformerConfig(vocab=1024, length=64, width=512, layers=10, heads=8, grid=(8, 8), absolute=True),
         steps=15_000,
