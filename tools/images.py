@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from language import low_precision
 
 from glauber import Model, load
 from glauber.codec import ImageCodec
@@ -55,11 +56,6 @@ def models(args: argparse.Namespace) -> dict[str, Model]:
         run(apply_settings(recipe(args.recipe), settings), shards_data(args.out / "data"), args.out / method, resume=True)
         made[method] = load(args.out / method, device)
     return made
-
-
-def low_precision(model: Model) -> torch.autocast:
-    """bfloat16 on a GPU, as it was trained; draws are float64 everywhere."""
-    return torch.autocast(model.device.type, torch.bfloat16, enabled=model.device.type == "cuda")
 
 
 def sample(name: str, model: Model, out: Path, number: int, **options: Any) -> None:
