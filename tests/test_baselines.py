@@ -554,7 +554,7 @@ def test_a_model_of_another_method_is_used_as_any_other_and_refuses_what_it_cann
         (mdlm, "at least one network call", {"calls": 0}),
         (mdlm, "goes with the first-hitting sampler", {"sampler": "ancestral", "order": "left"}),
         (models["plaid"], "at least 2 calls", {"calls": 1}),
-        (dense, "for methods that are no chain", {"calls": 4}),
+        (dense, "for methods that are no chain", {"sampler": "euler"}),
     ]:
         with refused(about):
             model.sample_tokens(2, seed=0, **options)

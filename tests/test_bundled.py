@@ -1,13 +1,18 @@
-"""The language model in the box."""
+"""The models in the box: one of language, one of images."""
 
 import random
+from pathlib import Path
 
+import commands
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import glauber
 from glauber.conditional import Denoiser, Reader
 from glauber.info import is_run
+from glauber.inpaint import RULES
 from glauber.storage import BUNDLED, compacted, expanded
 
 PASSAGE = (
@@ -21,9 +26,25 @@ def novels():
     return glauber.load("novels")
 
 
-def test_it_fits_in_the_box():
-    assert sum(file.stat().st_size for file in (BUNDLED / "novels").iterdir()) < 20e6
-    card = (BUNDLED / "novels" / "README.md").read_text()
+@pytest.fixture(scope="module")
+def fashion():
+    return glauber.load("fashion")
+
+
+@pytest.fixture(scope="module")
+def clothes() -> np.ndarray:
+    """Ten real images that the model was not trained on, one of each kind: the first ones of Fashion-MNIST's test set."""
+    return np.asarray(Image.open(Path(__file__).parent / "fashion.png")).reshape(28, 10, 28).transpose(1, 0, 2)
+
+
+def upper_half() -> np.ndarray:
+    return np.repeat(np.arange(28) < 14, 28).reshape(28, 28)
+
+
+@pytest.mark.parametrize(("name", "room"), [("novels", 20e6), ("fashion", 8e6)])
+def test_it_fits_in_the_box(name, room):
+    assert sum(file.stat().st_size for file in (BUNDLED / name).iterdir()) < room
+    card = (BUNDLED / name / "README.md").read_text()
     assert all(word in card for word in ("data", "recipe", "compute", "Samples", "What it cannot do"))
 
 
@@ -89,6 +110,76 @@ def test_reading_on_from_a_beginning_needs_one_pass_and_a_gap_with_an_end_looks_
     assert used("It was the best of[[3]]") == {Reader}
     assert used("It was the [[2]] of times") == {Denoiser}
     assert used("[[2]] of times") == {Denoiser}
+
+
+def test_its_codec_brings_real_images_back(fashion, clothes):
+    tokens = fashion.codec.encode(clothes)
+    assert tokens.shape == (10, 196)
+    errors = (fashion.codec.decode(tokens).astype(float) - clothes) ** 2
+    assert (10 * np.log10(255**2 / errors.mean((1, 2))) > 22).all()
+    assert 10 * np.log10(255**2 / errors.mean()) > 25
+
+
+def test_images_are_the_same_for_the_same_seed_and_lie_on_black(fashion):
+    first, again, other = (fashion.sample(2, seed=seed, calls=8) for seed in (0, 0, 1))
+    assert first == again
+    assert first != other
+    for image in map(np.asarray, first + other):
+        assert image.shape == (28, 28)
+        assert image[:, (0, -1)].mean() < image.mean() / 2, "clothes are in the middle"
+
+
+def test_it_finds_clothes_likely_and_clothes_upside_down_less_so(fashion, clothes):
+    own, turned = (fashion.score(images)["bits_per_token"] for images in (clothes, clothes[:, ::-1]))
+    assert own < 4
+    assert turned > 1.2 * own
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_holes_in_real_images_are_filled_and_every_pixel_outside_is_as_it_was(fashion, clothes, rule):
+    boot, hole = clothes[9], upper_half()
+    fills = [np.asarray(fill) for fill in fashion.inpaint(boot, hole, num=2, seed=0, mask_rule=rule, sweeps=1, block=14)]
+    assert not np.array_equal(*fills)
+    for fill in fills:
+        assert np.array_equal(fill[~hole], boot[~hole])
+        assert fill[hole].any()
+
+
+def test_the_upper_half_of_trousers_is_found_from_the_tokens_of_their_legs(fashion, clothes):
+    tokens, hole = fashion.codec.encode(clothes), torch.arange(196) < 98
+    fills = fashion.codec.decode(fashion.infill_tokens(tokens[1], hole, num=2, seed=0, sweeps=1, block=7, order="random"))
+    others = clothes[[0, 2, 8, 9]]
+    errors = [((guess.astype(float) - clothes[1])[:14] ** 2).mean() for guess in (*fills, *others)]
+    assert max(errors[:2]) < min(errors[2:]) / 2, "nearer than a shirt, a pullover, a bag and a boot are"
+
+
+def test_a_mask_of_any_size_fills_from_the_command_line_and_bad_ones_are_one_sentence(tmp_path, clothes):
+    Image.fromarray(clothes[9]).save(tmp_path / "x.png")
+    Image.fromarray(np.kron([[255, 0], [0, 0]], np.ones((41, 7))).astype(np.uint8)).save(tmp_path / "quarter.png")
+    Image.new("L", (8, 8)).save(tmp_path / "black.png")
+    Image.new("L", (30, 2), 255).save(tmp_path / "white.png")
+    Image.new("1", (10_000, 10_000), 1).save(tmp_path / "huge.png")
+    (tmp_path / "text.png").write_text("no image")
+
+    def fill(mask: str) -> tuple[int, str]:
+        words = ["infill", "fashion", "--image", "x.png", "--mask", mask, "--sweeps", 1, "--block", 14, "--json"]
+        done = commands.glauber(*words, cwd=tmp_path)
+        return done.returncode, done.stderr
+
+    for mask, about in {
+        "black": "no white pixel",
+        "white": "white all over",
+        "huge": "million pixels",
+        "text": "not an image",
+    }.items():
+        code, said = fill(f"{mask}.png")
+        assert (code, said.count("\n")) == (2, 1), said
+        assert about in said
+    assert not (tmp_path / "filled").exists()
+    assert fill("quarter.png")[0] == 0
+    filled, kept = np.asarray(Image.open(tmp_path / "filled" / "0000.png")), np.ones((28, 28), bool)
+    kept[:14, :14] = False
+    assert np.array_equal(filled[kept], clothes[9][kept])
 
 
 def test_compact_weights_are_off_by_at_most_half_a_step_and_the_rest_is_as_it_was():

@@ -1,5 +1,7 @@
 """Rows that go ahead at their own pace give the tokens of one step after the other, with the same rows through the network."""
 
+import json
+
 import pytest
 import torch
 
@@ -164,10 +166,21 @@ def test_rows_that_are_read_go_together_even_behind_a_restriction():
     assert not (x[~given] == 2).any()
 
 
-def test_the_bench_weighs_the_chain_against_the_bare_network():
-    rows = bench_sample(seconds=0.05, quick=True)["rows"]
-    assert {row["network"] for row in rows} == {"large", "small"}
-    for row in rows:
+def test_the_bench_weighs_the_chain_against_the_bare_network_and_keeps_what_it_has():
+    kept = []
+    figures = bench_sample(seconds=0.05, quick=True, keep=lambda found: kept.append(json.dumps(found)))
+    assert len(kept) > 1
+    assert json.loads(kept[-1])["skip"] == figures["skip"]
+    assert not figures["failed"]
+    assert {row["network"] for row in figures["rows"]} == {"large", "small"}
+    for row in figures["rows"]:
         assert row["forward_seconds"] > 0
         assert row["ratio"] == row["call_seconds"] / row["forward_seconds"]
         assert row["calls_per_sample"] == pytest.approx(1.875 * row["length"])  # Σ of ½^k over four sweeps
+    (skip,), (truncated,) = figures["skip"], figures["top_p"]
+    assert skip["calls_per_sample_without"] == 4 * skip["length"]
+    assert skip["calls_per_sample"] < skip["calls"] < skip["calls_without"]
+    assert skip["calls_per_sample_1024"] == pytest.approx(1.875 * 1024)
+    assert truncated["call_seconds"] > 0
+    assert all(row["same_tokens"] == 1 for row in figures["ahead"])
+    assert {row["ahead"] for row in figures["ahead"]} == {1, 2, 4, 8, "reads"}

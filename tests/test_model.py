@@ -775,7 +775,7 @@ def test_weights_that_are_no_finite_floats_are_refused(folder, bad):
 def test_a_block_alone_spreads_its_sites():
     net = model()
     own = Model(net.network, Process(Schedule.round_robin(L, L), restless_law()))
-    assert own.schedule(block=4).sites(torch.tensor([0])).tolist() == [[0, 4, 8, 12]]
+    assert own.schedule(block=4).sites(torch.tensor([0, 12])).tolist() == [[3, 7, 11, 15], [0, 4, 8, 12]]
 
 
 def test_the_score_is_of_the_chain_that_it_names():

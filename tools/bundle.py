@@ -1,4 +1,4 @@
-"""Put a trained language model into the package: compact weights, reading order as its own schedule, and where it comes from.
+"""Put a trained model that reads into the package: compact weights, reading order as its own schedule, and where it comes from.
 
 python tools/bundle.py RUN NAME
 """
@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from glauber import Model, Process, Schedule, load
+from glauber.codec.vq import VQCodec
 from glauber.storage import BUNDLED
 
 
@@ -16,7 +17,10 @@ def main() -> None:
     model = load(Path(run).resolve())
     L = model.process.length
     reading = Process(Schedule.round_robin(L, L, 0.0, "right"), model.process.noise)
-    made = Model(model.network, reading, model.codec, model.objective, model.sampling, model.about)
+    codec = model.codec
+    if isinstance(codec, VQCodec):  # in half precision, which is enough for pixels of 256 levels
+        codec = VQCodec(codec.network, {name: tensor.half() for name, tensor in codec.weights.items()}, codec.shape)
+    made = Model(model.network, reading, codec, model.objective, model.sampling, model.about)
     folder = made.save(BUNDLED / name, overwrite=True, compact=True)
     print(f"{sum(file.stat().st_size for file in folder.iterdir()):,} bytes in {folder.name}")
 

@@ -20,7 +20,7 @@ from glauber.conditional import Denoiser
 
 PARTS = (16, 8, 4, 2, 1, 0.5)  # budgets: L over these
 SWEEPS = (1, 2, 4)
-ORDERS = ("strided", "random")
+ORDERS = ("strided", "onward", "random")
 
 
 class Way(NamedTuple):
@@ -32,7 +32,7 @@ class Way(NamedTuple):
 
 
 def ways(L: int) -> Iterator[Way]:
-    """One to four sweeps in blocks that keep to the budget, in two orders, with noise that is labelled or not, both kernels."""
+    """One to four sweeps in blocks that keep to the budget, in three orders, noise labelled or not, with both kernels."""
     for part in PARTS:
         calls = int(L / part)
         for sweeps in SWEEPS:

@@ -1,10 +1,12 @@
-"""The image table: a codec, the GGM and its autoregressive twin on the same tokens, samples of both, and their figures.
+"""The image table: a codec, the GGM, its autoregressive twin and masked diffusion on the same tokens, samples, their figures.
 
-    python tools/images.py card --images TRAIN --recipe fashion --out OUT [--seconds 180] [--grey] ...
+    python tools/images.py card --images TRAIN --recipe fashion --out OUT [--seconds 80] [--grey] ...
     python tools/images.py judge --train TRAIN.npy --test TEST.npy --out OUT --features inception.safetensors
+    python tools/images.py pictures --train TRAIN.npy --out OUT
 
 TRAIN is a folder of images, TRAIN.npy the same as an array. `card` trains and samples, on a GPU if there is one; `judge` scores
-what it left. Either may be interrupted: called again it goes on from where it was. tools/inpainting.py judges fills.
+what it left, and `pictures` shows it. The first two may be interrupted: called again they go on from where they were.
+tools/inpainting.py judges fills.
 """
 
 import argparse
@@ -24,38 +26,59 @@ from glauber.codec.training import VQSettings
 from glauber.codec_train import train_codec
 from glauber.data import prepare
 from glauber.data.writing import write
-from glauber.evaluate.features import FeatureNetwork, Images, read_images, reconstructed
+from glauber.evaluate.features import FeatureNetwork, Images, in_colour, read_images, reconstructed
 from glauber.evaluate.images import evaluate_images
+from glauber.pictures import grid
 from glauber.train.recipe import recipe
 from glauber.train.run import run, shards_data
 from glauber.train.settings import apply_settings, parse_settings
 
-METHODS = ("ggm", "ar")
+METHODS = ("ggm", "ar", "mdlm")
 ROWS = 1000  # sampled at once
 
 
 def codec(args: argparse.Namespace) -> None:
     """A VQ codec of the images, in OUT/codec."""
-    folder, settings = args.out / "codec", VQSettings(args.codes, args.factor, args.width, steps=args.steps, batch=256)
+    folder = args.out / "codec"
+    settings = VQSettings(args.codes, args.factor, args.width, steps=args.steps, batch=args.batch, adversarial=args.adversarial)
     state = folder / "log.jsonl"
     done = json.loads(state.read_text().splitlines()[-1])["step"] if state.is_file() else 0
     if done < args.steps:
         began = time.perf_counter()
         report = train_codec([args.images], folder, settings, args.size, args.grey, every=1000, resume=done > 0).report
-        print("codec", report, f"{time.perf_counter() - began:.0f} s", flush=True)
+        report["seconds"] = round(time.perf_counter() - began, 1)
+        write(args.out / "codec.json", json.dumps(report).encode())
+        print("codec", report, flush=True)
 
 
-def models(args: argparse.Namespace) -> dict[str, Model]:
-    """The GGM and its twin, for the same time on the same tokens."""
-    tokenizer = f"vq:{args.out / 'codec'}"
+def tokens(args: argparse.Namespace) -> None:
+    """What the codec makes of the images, in OUT/data."""
     if not (args.out / "data" / "header.json").is_file():
-        prepare([args.images], args.out / "data", tokenizer, size=args.size, grey=args.grey, progress=False)
-    made, device = {}, "cuda" if torch.cuda.is_available() else "cpu"
-    for method in METHODS:
-        settings = {"method": method, "train.seconds": args.seconds, "train.steps": 10**7, **parse_settings(args.set)}
-        run(apply_settings(recipe(args.recipe), settings), shards_data(args.out / "data"), args.out / method, resume=True)
-        made[method] = load(args.out / method, device)
-    return made
+        name = f"vq:{args.out / 'codec'}"
+        prepare([args.images], args.out / "data", name, size=args.size, grey=args.grey, progress=False)
+
+
+def train(args: argparse.Namespace, method: str) -> Model:
+    """A model of the method, in OUT/METHOD; all of them for the same time on the same tokens."""
+    settings = {"method": method, "train.seconds": args.seconds, "train.steps": 10**7, **parse_settings(args.set)}
+    run(apply_settings(recipe(args.recipe), settings), shards_data(args.out / "data"), args.out / method, resume=True)
+    return load(args.out / method, "cuda" if torch.cuda.is_available() else "cpu")
+
+
+def ways(method: str, length: int) -> dict[str, dict[str, Any]]:
+    """Names of sets of samples, and the options of each: a call for each site, a quarter of these, and for the GGM chains."""
+    block = next(block for block in range(4, length + 1) if length % block == 0)
+    if method == "ar":
+        return {"ar": {}}
+    if method == "mdlm":
+        return {"mdlm": {}, "mdlm-quarter": {"calls": length // block}}
+    strided = {"block": block, "order": "strided"}
+    return {
+        "ggm": {"sweeps": 1, "order": "right"},  # from left to right; a chain goes back through its schedule
+        "ggm-quarter": {"sweeps": 1, **strided},
+        "ggm-chain": {"sweeps": 4, **strided},
+        "ggm-labels": {"sweeps": 4, **strided, "labels": True},
+    }
 
 
 def sample(name: str, model: Model, out: Path, number: int, **options: Any) -> None:
@@ -65,11 +88,11 @@ def sample(name: str, model: Model, out: Path, number: int, **options: Any) -> N
     began = time.perf_counter()
     with low_precision(model):
         parts = range(0, number, ROWS)
-        tokens = torch.cat([model.sample_tokens(min(ROWS, number - part), part, **options).cpu() for part in parts])
+        drawn = torch.cat([model.sample_tokens(min(ROWS, number - part), part, **options).cpu() for part in parts])
     seconds = time.perf_counter() - began
-    keep(out / f"tokens-{name}.npy", tokens.numpy().astype(np.int32))
+    keep(out / f"tokens-{name}.npy", drawn.numpy().astype(np.min_scalar_type(model.process.vocab - 1)))
     write(out / f"samples-{name}.json", json.dumps({"seconds": seconds, "number": number, "options": options}).encode())
-    keep(out / f"samples-{name}.npy", decoded(model, tokens))
+    keep(out / f"samples-{name}.npy", decoded(model, drawn))
     print(f"{name}: {number} samples, {seconds:.1f} s", flush=True)
 
 
@@ -90,41 +113,60 @@ def judge(args: argparse.Namespace) -> None:
     """Every set of samples, and the test images as the codec gives them back; the figures in OUT/images.json."""
     path = args.out / "images.json"
     found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {"samples": {}}
-    network, train = FeatureNetwork(args.features), read_images(args.train)
+    network, reference = FeatureNetwork.read(args.features), read_images(args.train)
     sets: dict[str, Images] = {file.stem[8:]: read_images(file) for file in sorted(args.out.glob("samples-*.npy"))}
     own: ImageCodec = load(args.out / "ggm").codec  # type: ignore[assignment]
-    sets["reconstructed"] = reconstructed(read_images(args.test), own)
+    sets["test"] = read_images(args.test)
+    sets["reconstructed"] = reconstructed(sets["test"], own)
     for name, images in sets.items():
         if name not in found["samples"]:
-            found["samples"][name] = evaluate_images(images, train, network, None, args.out / "features", progress=True)
+            found["samples"][name] = evaluate_images(images, reference, network, None, args.out / "features", progress=True)
             write(path, json.dumps(found, indent=1).encode())
     for name, report in found["samples"].items():
-        print(f"| {name} | {report['samples']['number']} | {report['fid']:.2f} |")
+        kid, nearest = 1e3 * report["kid"]["mean"], report["nearest"]["median"]
+        figures = *(report[key] for key in ("fid", "precision", "recall")), kid, nearest
+        print(f"| {name} | {report['samples']['number']} | {' | '.join(f'{figure:.3f}' for figure in figures)} |")
+
+
+def pictures(args: argparse.Namespace) -> None:
+    """OUT/NAME.png, the first 64 of every set of samples, and OUT/NAME-nearest.png: eight, each beside its five nearest."""
+    known = read_images(args.train)
+    for name, report in json.loads((args.out / "images.json").read_text())["samples"].items():
+        if not (args.out / f"samples-{name}.npy").is_file():
+            continue  # the test images
+        drawn, near = read_images(args.out / f"samples-{name}.npy"), report["nearest"]
+        grid(in_colour(drawn.read(range(64))), 16, 2).save(args.out / f"{name}.png")
+        beside = zip(near["shown"], near["neighbours"], strict=True)
+        rows = [in_colour(images) for k, others in beside for images in (drawn.read([k]), known.read(others))]
+        grid(np.concatenate(rows), len(rows[0]) + len(rows[1]), 2).save(args.out / f"{name}-nearest.png")
 
 
 def main() -> None:
     """Read the arguments; do the stage."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("stage", choices=("card", "judge"))
+    parser.add_argument("stage", choices=("card", "judge", "pictures"))
     parser.add_argument("--out", type=Path, required=True)
-    for name in ("images", "train", "test"):
+    for name in ("images", "train", "test", "features"):
         parser.add_argument(f"--{name}", type=Path)
-    parser.add_argument("--features")
     parser.add_argument("--recipe", default="fashion")
     parser.add_argument("--set", action="append", default=[])
-    parser.add_argument("--seconds", type=float, default=180.0)
-    for name, value in {"size": 28, "factor": 4, "codes": 512, "width": 32, "steps": 5000, "number": 10_000}.items():
+    parser.add_argument("--seconds", type=float, default=80.0)
+    of_codec = {"size": 28, "factor": 2, "codes": 256, "width": 24, "steps": 3000, "batch": 256}
+    for name, value in {**of_codec, "number": 10_000}.items():
         parser.add_argument(f"--{name}", type=int, default=value)
-    parser.add_argument("--grey", action="store_true")
+    for name in ("grey", "adversarial"):
+        parser.add_argument(f"--{name}", action="store_true")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    if args.stage == "judge":
-        judge(args)
+    if args.stage != "card":
+        {"judge": judge, "pictures": pictures}[args.stage](args)
         return
     codec(args)
-    made = models(args)
-    for method, model in made.items():
-        sample(method, model, args.out, args.number)
+    tokens(args)
+    for method in METHODS:
+        model = train(args, method)
+        for name, options in ways(method, model.process.length).items():
+            sample(name, model, args.out, args.number, **options)
 
 
 if __name__ == "__main__":

@@ -214,6 +214,29 @@ def judge(args: argparse.Namespace) -> None:
             found["infill"][file.stem] = evaluate_fills(read_fills(file), judges, args.out / "verdicts", progress=True)
             write(path, json.dumps(found, indent=1).encode())
     print_table(found)
+    draw_sweeps(found, args.out / "sweeps.png")
+
+
+def draw_sweeps(found: dict[str, Any], path: Path) -> None:
+    """The paper's figure: perplexity against visits per site, of Gibbs sampling and of the chain; below it the entropy."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 5.4), layout="constrained")
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
+    real = next(iter(found["samples"].values()))["reference"]
+    for kind, label, colour in (("chain", "GGM, a schedule for each", "#f07828"), ("gibbs", "Gibbs, masked LM", "#8c8c96")):
+        sides = {int(name.split()[1]): found["samples"][name]["samples"] for name in found["samples"] if name.startswith(kind)}
+        visits = sorted(sides)
+        for axes, value in ((above, lambda side: side["judges"][0]["perplexity"]), (below, lambda side: side["entropy"])):
+            axes.plot(visits, [value(sides[k]) for k in visits], "o-", color=colour, markersize=4, label=label)
+    above.axhline(real["judges"][0]["perplexity"], color="#1e1e24", linewidth=1, linestyle=":", label="real text")
+    below.axhline(real["entropy"], color="#1e1e24", linewidth=1, linestyle=":")
+    above.set(yscale="log", ylabel="judge's perplexity")
+    below.set(xscale="log", xlabel="visits of each site", ylabel="entropy, nats")
+    below.set_xticks(list(SWEEPS), list(map(str, SWEEPS)), minor=False)
+    below.set_xticks([], minor=True)
+    above.legend()
+    figure.savefig(path, dpi=110)
 
 
 def print_table(found: dict[str, Any]) -> None:

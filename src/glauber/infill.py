@@ -182,9 +182,14 @@ def vary_text(
 
     The sites beyond a text shorter than L are absent; a classifier, which cannot be told, first gives the text a continuation,
     which is noised with it and dropped in the end. A model whose own chain reads uses SWEEPS sweeps instead.
+
+    The kernel is "reversal" if not told: it weighs the token that stands at a site, where the heat bath forgets it, so that
+    much of the text comes back.
     """
     codec = require_text_codec(model)
     refuse_own(options, "vary", OURS)
+    if model.objective not in CLASSIFIERS:
+        options = {"kernel": "reversal"} | model.sampling | options
     tokens = torch.tensor(codec.encode(text), dtype=torch.int64)
     L, n = model.process.length, len(tokens)
     if not n:

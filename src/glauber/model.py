@@ -1,8 +1,8 @@
 """What a user holds: weights, process and codec in one."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from glauber.baseline import DIFFUSIONS, LOSSES, network_of
 from glauber.baseline.diffusion import sites_in
 from glauber.chain import check_options, run_chain
+from glauber.chain.budget import Way, way_within
 from glauber.chain.clamp import is_beginning
 from glauber.chain.restriction import Rule, restrict
 from glauber.codec import ImageCodec, TextCodec, codec_from_dict, is_image_codec
@@ -26,11 +27,12 @@ from glauber.conditional import (
     TransformerConfig,
     conditional_of,
 )
+from glauber.conditional.speed import bfloat16, is_rounded, pays_in_bfloat16
 from glauber.infill import fill_text, fill_tokens, new_generator, require_text_codec, vary_text
 from glauber.inpaint import given_tokens, read_mask
 from glauber.process import NoiseLaw, Process, Schedule
 from glauber.score import Windows, characters, cut, score_windows
-from glauber.storage import read_model, write_model
+from glauber.storage import codec_part, load_strictly, pick, read_model, require_names, write_model
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -77,6 +79,7 @@ class Model(nn.Module):
         check_options(sampling or {}, process.vocab)
         self.network, self._process, self.codec = network, process, codec
         self.objective, self.sampling, self.about = objective, dict(sampling or {}), dict(about or {})
+        self.precision = None
         for name, tensor in self._exact_tensors().items():
             self.register_buffer(name, tensor.clone())
         self.register_load_state_dict_post_hook(lambda module, _: module._adopt_buffers())  # type: ignore[no-untyped-call]
@@ -84,6 +87,20 @@ class Model(nn.Module):
     @property
     def device(self) -> torch.device:
         return self.network.embed.weight.device
+
+    @property
+    def precision(self) -> str | None:
+        """ "fp32" or "bf16", in which it samples and fills; None for bf16 on a GPU, which is much faster there, and else fp32.
+
+        Draws are float64 and scores fp32 in any case.
+        """
+        return self._precision
+
+    @precision.setter
+    def precision(self, precision: str | None) -> None:
+        if precision not in (None, "fp32", "bf16"):
+            raise ValueError(f"the precision is fp32 or bf16, or None for what the device is good at, not {precision!r}")
+        self._precision = precision
 
     @property
     def process(self) -> Process:
@@ -137,18 +154,24 @@ class Model(nn.Module):
         """The codec, where it is one of text."""
         return None if is_image_codec(self.codec) else cast(TextCodec | None, self.codec)
 
-    def schedule(self, sweeps: int | None = None, block: int | None = None, order: str | None = None) -> Schedule:
-        """The model's own schedule, or another one with some of these changed. Other sweeps let survival fall linearly to 0."""
+    def schedule(
+        self, sweeps: int | None = None, block: int | None = None, order: str | None = None, calls: int | None = None
+    ) -> Schedule:
+        """The model's own schedule, or another one with some of these changed. Other sweeps let survival fall linearly to 0.
+
+        calls: choose them all so that a sample takes at most so many network calls, see `glauber.chain.budget`.
+        """
         own = self.process.schedule
+        if calls is not None:
+            return self.way(calls, sweeps, block, order).schedule
         if sweeps is None and block is None and order is None:
             return own
-        if self.network.config.conditioning == "time" or self.objective != "dense":
-            raise ValueError("a model told only the time, or not trained with the dense loss, runs on its own schedule alone")
+        self._require_any_schedule()
         if sweeps is not None and sweeps < 1:
             raise ValueError(f"sweeps must be at least 1, not {sweeps}")
         settings = own.to_dict()
         if block is not None and order is None and settings["order"] in ("left", "right"):
-            settings["order"] = "strided"  # sites updated together are then far apart
+            settings["order"] = "onward"  # sites updated together are then far apart
         if sweeps is not None and sweeps != own.sweeps:
             settings |= {"steps": sweeps * own.length, "keep": "linear"}
         if block is not None:
@@ -157,6 +180,18 @@ class Model(nn.Module):
             settings["order"] = order
         generator = torch.Generator().manual_seed(0)
         return Schedule.round_robin(**settings, generator=generator).to(self.device)
+
+    def way(self, calls: int, sweeps: int | None = None, block: int | None = None, order: str | None = None) -> Way:
+        """How to sample with at most so many network calls: a schedule, and options of `run_chain`."""
+        if any(option is not None for option in (sweeps, block, order)):
+            raise ValueError("calls chooses the sweeps, the block and the order; leave either these out or calls")
+        self._require_any_schedule()
+        way = way_within(calls, self.process.length)
+        return Way(way.schedule.to(self.device), way.options)
+
+    def _require_any_schedule(self) -> None:
+        if self.network.config.conditioning == "time" or self.objective != "dense":
+            raise ValueError("a model told only the time, or not trained with the dense loss, runs on its own schedule alone")
 
     def sample_tokens(
         self,
@@ -190,21 +225,30 @@ class Model(nn.Module):
             class_: all rows are of this class, by name or number.
             guidance: how far to go beyond the class's own conditional c, away from the general one: c is then proportional to
                 c(·|class)^(1+guidance) / c(·)^guidance. 0 for the class as it is; twice the calls otherwise.
-            calls, sampler: network calls (L if not given) and the sampler of a method that is no chain, see `glauber.baseline`.
+            calls: at most so many network calls a sample, instead of sweeps, block and order (twice as many with guidance); L
+                if not given, for a method that is no chain.
+            sampler: of such a method, see `glauber.baseline`.
         """
         if self.objective in DIFFUSIONS and "clamp" not in chain:
             chain |= {"sweeps": sweeps, "block": block, "class": class_, "guidance": guidance or None}
             return self._diffused(num, generator, calls, sampler, order, **chain)
-        if calls is not None or sampler is not None:
-            raise ValueError("calls and a sampler are for methods that are no chain; this model has sweeps and a block")
-        process = Process(self.schedule(sweeps, block, order), self.process.noise)
+        if sampler is not None:
+            raise ValueError("a sampler is for methods that are no chain; this model has calls, or sweeps and a block")
+        if calls is not None:
+            if "clamp" in chain or "start" in chain:
+                raise ValueError("calls is for whole samples; to fill gaps or to vary, choose sweeps and a block")
+            way = self.way(calls, sweeps, block, order)
+            schedule, chain = way.schedule, way.options | chain
+        else:
+            schedule = self.schedule(sweeps, block, order)
+        process = Process(schedule, self.process.noise)
         options = self.sampling | chain
         if self.objective in CLASSIFIERS:
             options.setdefault("truncate", "mixture")  # all that it knows
         clamp = options.get("clamp")
         gaps = clamp is not None and not is_beginning(clamp)
         conditional = self.conditional_for(process, gaps, class_, guidance)
-        with self.evaluating():
+        with self.evaluating(), self._in_precision():
             return run_chain(restrict(conditional, rules), process, num, generator=generator, **options)
 
     def _diffused(
@@ -222,7 +266,7 @@ class Model(nn.Module):
             raise ValueError(f"the method {self.objective} takes calls, a sampler and an order, but no {wrong[0]}")
         process, calls = self.process, self.process.length if calls is None else calls
         sites = sites_in(order, process.length, calls)
-        with self.evaluating():
+        with self.evaluating(), self._in_precision():
             return (
                 DIFFUSIONS[self.objective]
                 .sample(self.network, process, 1 if num is None else num, calls, generator, sampler, sites, progress)
@@ -238,6 +282,12 @@ class Model(nn.Module):
             yield
         finally:
             self.network.train(was_training)
+
+    def _in_precision(self) -> AbstractContextManager[None]:
+        """The network in its `precision`; one that was cast as a whole stays so."""
+        automatic = self.precision is None and pays_in_bfloat16(self.device)
+        low = self.network.head.weight.dtype == torch.float32 and (automatic or self.precision == "bf16")
+        return bfloat16(self.network) if low else nullcontext()
 
     def sample(self, num: int = 1, seed: int | None = None, **options: Any) -> list[Any]:
         """`num` samples, decoded: PIL images, strings, or lists of tokens without a codec. Options as for `sample_tokens`."""
@@ -354,7 +404,7 @@ class Model(nn.Module):
         loaded = {name: buffer.detach().cpu().clone() for name, buffer in self.named_buffers(recurse=False)}
         self._process = Process(self._process.schedule, NoiseLaw(loaded["noise"]))
         if self.codec is not None:
-            self.codec = codec_from_dict(self.codec.to_dict(), _codec_part(loaded))
+            self.codec = codec_from_dict(self.codec.to_dict(), codec_part(loaded))
 
     def _apply(self, fn: Any, recurse: bool = True) -> "Model":
         """Move or cast: the network only is cast, the law and the codec stay exact."""
@@ -380,18 +430,18 @@ class Model(nn.Module):
         """The model of a `config()` and all its tensors, by name."""
         if config.get("format") != FORMAT:
             raise ValueError(f"the model's format is {config.get('format')}; this version of glauber reads {FORMAT}")
-        _require_names("the config", config, KEYS)
+        require_names("the config", config, KEYS)
         if not isinstance(config["about"], dict) or not isinstance(config["sampling"], dict):
             raise ValueError("the config's 'about' and 'sampling' must be tables")
         try:
             with torch.random.fork_rng(devices=[]):  # the first weights are overwritten; the caller's draws stay as they were
                 network = network_of(config["objective"], TransformerConfig(**config["network"]))
-            process = Process(Schedule.round_robin(**config["schedule"]), NoiseLaw(_pick(tensors, "noise")))
-            codec = None if config["codec"] is None else codec_from_dict(config["codec"], _codec_part(tensors))
+            process = Process(Schedule.round_robin(**config["schedule"]), NoiseLaw(pick(tensors, "noise")))
+            codec = None if config["codec"] is None else codec_from_dict(config["codec"], codec_part(tensors))
             model = cls(network, process, codec, config["objective"], config["sampling"], config["about"])
         except (KeyError, TypeError) as error:
             raise ValueError(f"the model's config does not fit this version of glauber: {error}") from error
-        _load_strictly(model, tensors)
+        load_strictly(model, tensors)
         return model
 
     def save(self, folder: str | os.PathLike[str], overwrite: bool = False, compact: bool = False) -> Path:
@@ -400,6 +450,8 @@ class Model(nn.Module):
         Args:
             compact: the network's matrices in int8, with a scale for each row; a quarter of the size, and rounded.
         """
+        if is_rounded(self.network):
+            raise ValueError("the weights are rounded to bfloat16 while the model samples; save it afterwards")
         write_model(Path(folder), self.config(), self.state_dict(), overwrite, compact)
         return Path(folder)
 
@@ -416,44 +468,15 @@ class Model(nn.Module):
             api.upload_folder(repo_id=repo_id, folder_path=folder)
 
 
-def load(name: str | os.PathLike[str], device: torch.device | str = "cpu") -> Model:
-    """A model by its folder, its training run's folder, its bundled name, or its id on the Hugging Face hub ("owner/name")."""
-    return Model.from_config(*read_model(name)).to(device).eval()
+def load(name: str | os.PathLike[str], device: torch.device | str = "cpu", precision: str | None = None) -> Model:
+    """A model by its folder, its training run's folder, its bundled name, or its id on the Hugging Face hub ("owner/name").
 
-
-def _pick(tensors: dict[str, Tensor], name: str) -> Tensor:
-    if name not in tensors:
-        raise ValueError(f"the weights lack {name!r}")
-    return tensors[name]
-
-
-def _codec_part(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix("codec_"): tensor for name, tensor in tensors.items() if name.startswith("codec_")}
-
-
-def _load_strictly(model: Model, tensors: dict[str, Tensor]) -> None:
-    """Every tensor must be there, a float of its shape, and no other: nothing stays at its random start."""
-    own = model.state_dict()
-    _require_names("the weights file", tensors, own)
-    for name, tensor in own.items():
-        if tensor.shape != tensors[name].shape:
-            raise ValueError(
-                f"{name} has shape {tuple(tensors[name].shape)} in the weights, {tuple(tensor.shape)} by the config"
-            )
-        if not tensors[name].is_floating_point() or not bool(tensors[name].isfinite().all()):
-            raise ValueError(f"{name} does not hold finite floating-point numbers; the weights are damaged, get them again")
-    model.load_state_dict(tensors)
-
-
-def _require_names(what: str, found: Iterable[str], wanted: Iterable[str]) -> None:
-    missing, unknown = sorted(set(wanted) - set(found)), sorted(set(found) - set(wanted))
-    if missing or unknown:
-        raise ValueError(f"{what} does not fit: missing {_few(missing)}; unknown {_few(unknown)}")
+    precision: "fp32" or "bf16" to sample in; on a GPU bf16 if not given, on a CPU fp32.
+    """
+    model = Model.from_config(*read_model(name)).to(device).eval()
+    model.precision = precision
+    return model
 
 
 def _size(shape: tuple[int, ...]) -> str:
     return f"{'×'.join(map(str, shape[1::-1]))} pixels{', in colour' * (len(shape) == 3)}"
-
-
-def _few(names: Sequence[str]) -> str:
-    return "none" if not names else ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -2,11 +2,12 @@
 
 import json
 import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 SCALE = ".scale"  # what is added to the name of a compact weight
@@ -129,3 +130,40 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
         return load_file(path)
     except (OSError, SafetensorError) as error:
         raise ValueError(f"{path} is missing, cut short or not a safetensors file; get it again") from error
+
+
+def pick(tensors: dict[str, Tensor], name: str) -> Tensor:
+    """One of the tensors, which must be there."""
+    if name not in tensors:
+        raise ValueError(f"the weights lack {name!r}")
+    return tensors[name]
+
+
+def codec_part(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The codec's own tensors, by the names that it knows."""
+    return {name.removeprefix("codec_"): tensor for name, tensor in tensors.items() if name.startswith("codec_")}
+
+
+def load_strictly(model: nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Every tensor must be there, a float of its shape, and no other: nothing stays at its random start."""
+    own = model.state_dict()
+    require_names("the weights file", tensors, own)
+    for name, tensor in own.items():
+        if tensor.shape != tensors[name].shape:
+            raise ValueError(
+                f"{name} has shape {tuple(tensors[name].shape)} in the weights, {tuple(tensor.shape)} by the config"
+            )
+        if not tensors[name].is_floating_point() or not bool(tensors[name].isfinite().all()):
+            raise ValueError(f"{name} does not hold finite floating-point numbers; the weights are damaged, get them again")
+    model.load_state_dict(tensors)
+
+
+def require_names(what: str, found: Iterable[str], wanted: Iterable[str]) -> None:
+    """Refuse more names than are wanted, or fewer."""
+    missing, unknown = sorted(set(wanted) - set(found)), sorted(set(found) - set(wanted))
+    if missing or unknown:
+        raise ValueError(f"{what} does not fit: missing {_few(missing)}; unknown {_few(unknown)}")
+
+
+def _few(names: Sequence[str]) -> str:
+    return "none" if not names else ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -89,5 +89,5 @@ def within(own: Schedule, calls: int, order: Tensor | None = None) -> Schedule:
     if order is not None:
         settings["order"] = order.cpu()
     elif settings["block"] > 1 and settings["order"] in ("left", "right"):
-        settings["order"] = "strided"  # sites updated together are then far apart
+        settings["order"] = "onward"  # sites updated together are then far apart
     return Schedule.round_robin(**settings).to(own.order.device)

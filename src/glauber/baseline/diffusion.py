@@ -130,7 +130,7 @@ def sites_in(order: str | None, length: int, calls: int) -> Tensor | None:
     """(L,) the sites as a chain on a schedule of that order undoes them; None for a random order in each row."""
     if order in (None, "random"):
         return None
-    block = max(1, length // calls) if order == "strided" else 1
+    block = max(1, length // calls) if order in ("strided", "onward") else 1
     return Schedule.round_robin(length, length, 0.0, order or "left", block).order.flip(0)
 
 

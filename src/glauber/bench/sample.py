@@ -1,96 +1,246 @@
 """How fast the chain is, against the bare network and against the card's own matrix products, in one run."""
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from glauber.bench.timing import clear, device_name, matmul_rate, memory, seconds_per_call, wait
-from glauber.chain import run_chain
-from glauber.conditional import Denoiser, Transformer, TransformerConfig
+from glauber.chain import Counted, run_chain
+from glauber.chain.captured import Captured
+from glauber.chain.engine import WORTH
+from glauber.conditional import Denoiser, Reader, Transformer, TransformerConfig
+from glauber.conditional.speed import bfloat16
+from glauber.model import load
 from glauber.process import NoiseLaw, Process, Schedule
 
 LARGE = TransformerConfig(vocab=32100, length=1024, width=1024, layers=24, heads=16)
 SMALL = TransformerConfig(vocab=4096, length=256, width=384, layers=8, heads=6, cond=64, reads=True)
-BATCHES = (1, 8, 64, 256)
+BATCHES = (64, 1, 256, 8)  # what is asked most for comes first
+LENGTHS = (256, 1024, 4096, 2048, 512)
+AHEAD = (1, 2, 4, 8)
+ROWS = 16
+"""Of the table of lengths, and of the skip."""
+
+Row = dict[str, Any]
+Case = Callable[[], Iterator[Row]]
 
 
-def bench_sample(seconds: float = 4.0, quick: bool = False) -> dict[str, Any]:
-    """Rows of a table: network, length, batch, seconds of the bare forward and of a chain's call, tokens per second, memory."""
+def bench_sample(seconds: float = 4.0, quick: bool = False, keep: Callable[[Row], None] = lambda figures: None) -> Row:
+    """Tables: the bare forward and a chain's call by network, length and batch; top-p; the skip; the look-ahead.
+
+    All figures so far go to `keep` after each row, and a case that fails leaves its error under "failed".
+    """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    rate = matmul_rate(device, 256 if quick else 8192)
+    figures: Row = {"device": device_name(device), "torch": torch.__version__, "matmul_flops_per_second": rate}
+    figures |= {"rows": [], "top_p": [], "skip": [], "ahead": [], "failed": []}
+    print(f"{figures['device']}: {rate / 1e12:.0f} TFLOP/s in bfloat16 products", flush=True)
+
+    def note(row: Row) -> None:
+        table = row.pop("table")
+        figures[table].append(row)
+        print(f"{table:6}", " ".join(f"{name}={_short(value)}" for name, value in row.items()), flush=True)
+        keep(figures)
+
+    for name, case in _cases(device, rate, seconds, quick):
+        began = time.perf_counter()
+        try:
+            for row in case():
+                note(row)
+        except RuntimeError as error:  # such as a card that is too small; the other cases may still fit
+            note({"table": "failed", "case": name, "error": str(error)})
+        print(f"       {name}: {time.perf_counter() - began:.1f} s in all", flush=True)
+    return figures
+
+
+def _cases(device: torch.device, rate: float, seconds: float, quick: bool) -> Iterator[tuple[str, Case]]:
+    """Names, and what makes rows of the tables; where the time is short, the last may be left out."""
     large = replace(LARGE, vocab=64, length=32, width=32, layers=2, heads=2) if quick else LARGE
     small = replace(SMALL, vocab=64, length=16, width=32, layers=1, heads=2) if quick else SMALL
-    rate, rows = matmul_rate(device, 256 if quick else 8192), []
-    cases = [("large", large, batch) for batch in BATCHES] + [("small", small, batch) for batch in BATCHES]
-    cases += [("large", replace(large, length=large.length * times // 4), 16) for times in (1, 2, 4, 8, 16)]
-    for name, config, batch in cases[:1] + cases[4:5] if quick else cases:
-        row = {"network": name} | measure(config, batch, device, seconds)
-        row["share_of_matmul"] = row["flops"] / row["forward_seconds"] / rate
-        rows.append(row)
-        print(_line(row), flush=True)
-    return {"device": device_name(device), "torch": torch.__version__, "matmul_flops_per_second": rate, "rows": rows}
+
+    def case(name: str, config: TransformerConfig, batch: int, **more: bool) -> tuple[str, Case]:
+        run = partial(measure, name, config, batch, device, rate, seconds, **more)
+        return f"{name} network, length {config.length}, batch {batch}", run
+
+    batches, lengths = (BATCHES[:1], (8,)) if quick else (BATCHES, LENGTHS)
+    yield from (case("large", large, batch, top_p=batch == batches[0]) for batch in batches)
+    yield from (case("large", replace(large, length=L), ROWS, skip=lengths[0] == L) for L in lengths[:3])
+    yield "look-ahead", partial(look_ahead, device, small if quick else None)
+    yield from (case("small", small, batch) for batch in batches)
+    yield from (case("large", replace(large, length=L), ROWS) for L in lengths[3:])
 
 
-def measure(config: TransformerConfig, batch: int, device: torch.device, seconds: float) -> dict[str, Any]:
-    """One row, in bfloat16: the bare network, asked about one site of each row, and a chain that asks so at each step.
+def measure(
+    name: str,
+    config: TransformerConfig,
+    batch: int,
+    device: torch.device,
+    rate: float,
+    seconds: float,
+    top_p: bool = False,
+    skip: bool = False,
+) -> Iterator[Row]:
+    """In bfloat16: the bare compiled network, asked about one site of each row, and a chain that asks so at each step.
 
     Tokens per second are those of the paper's setting (four sweeps, keep ½, no truncation), from a call's time and the calls of
-    the row that needs most.
+    the row that needs most. With `top_p` and `skip` those tables' rows, too, on the same compiled network.
     """
-    torch.manual_seed(0)
+    L, D, shape = config.length, config.width, {"network": name, "length": config.length, "batch": batch}
+    signal = Schedule.round_robin(L, 4 * L, 0.5).signal
+    noise = NoiseLaw.uniform(config.vocab).to(device)
+    with _network(config, device) as network:
+        x = noise.sample((batch, L))
+        t, survival = torch.zeros_like(x[:, 0]), torch.full((batch, L), 0.5, dtype=torch.float64, device=device)
+        forward = seconds_per_call(lambda: network(x, t, survival, x[:, :1] % L), device, seconds / 4)
+        replayed = seconds_replayed(lambda: network(x, t, survival, x[:, :1] % L), device, seconds / 4)
+        _watch_memory(device)
+        call = seconds_of_call(network, noise, batch, seconds, forward)
+        used, held = memory(device)
+        # All rows begin together, and the chain is done when the last of them is.
+        needed = (torch.rand(batch, 4 * L, dtype=torch.float64) < signal).sum(1).max().item()
+        flops = 2.0 * batch * (L * config.layers * (12 * D * D + 2 * L * D) + D * config.vocab)
+        yield {
+            "table": "rows",
+            **shape,
+            "parameters": sum(p.numel() for p in network.parameters()),
+            "forward_seconds": forward,
+            "replayed_seconds": replayed,
+            "call_seconds": call,
+            "ratio": call / forward,
+            "ratio_to_replayed": call / replayed,
+            "share_of_matmul": flops / forward / rate,
+            "tokens_per_second": batch * L / (call * needed),
+            "calls_per_sample": float(signal.sum()),
+            "flops": flops,
+            "memory_gb": used,
+            "reserved_gb": held,
+        }
+        if top_p:
+            truncated = seconds_of_call(network, noise, batch, seconds, forward, top_p=0.9)
+            yield {"table": "top_p", **shape, "top_p": 0.9, "call_seconds": truncated, "ratio": truncated / call}
+        if skip:
+            yield {"table": "skip", **shape, **with_and_without_skip(network, noise, batch, call)}
+
+
+@contextmanager
+def _network(config: TransformerConfig, device: torch.device) -> Iterator[Transformer]:
+    """A network with random weights, on a card compiled, in bfloat16; without what the case before has left."""
+    torch._dynamo.reset()  # or, having seen other shapes, it would be compiled for any shape
     clear(device)
+    torch.manual_seed(0)
     network = Transformer(config).to(device).eval()
     torch.nn.init.normal_(network.head.weight, std=0.02)  # or all laws would be the same
     if device.type == "cuda":
         network.compile_parts()
-    L, D = config.length, config.width
-    noise = NoiseLaw.uniform(config.vocab).to(device)
-    x = noise.sample((batch, L))
-    t, survival = torch.zeros(batch, device=device), torch.full((batch, L), 0.5, dtype=torch.float64, device=device)
-    with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-        forward = seconds_per_call(lambda: network(x, t, survival, x[:, :1] % L), device, seconds / 4)
-        call = _call(network, noise, batch, max(64, int(seconds / 4 / forward)), device)
-    used, held = memory(device)
-    signal = Schedule.round_robin(L, 4 * L, 0.5).signal
-    needed = (torch.rand(batch, 4 * L, dtype=torch.float64) < signal).sum(1).double()
-    return {
-        "parameters": sum(p.numel() for p in network.parameters()),
-        "length": L,
-        "batch": batch,
-        "forward_seconds": forward,
-        "call_seconds": call,
-        "ratio": call / forward,
-        "calls_per_sample": float(signal.sum()),
-        "tokens_per_second": batch * L / (call * needed.max().item()),
-        "flops": 2.0 * batch * (L * config.layers * (12 * D * D + 2 * L * D) + D * config.vocab),
-        "memory_gb": used,
-        "reserved_gb": held,
-    }
+    with torch.no_grad(), bfloat16(network) if device.type == "cuda" else nullcontext():
+        yield network
 
 
-def _call(network: Transformer, noise: NoiseLaw, batch: int, steps: int, device: torch.device) -> float:
-    """Seconds of a call: what it costs more to make twice as many, so that what is done once for a chain is left out."""
-    L = network.config.length
+def seconds_replayed(work: Callable[[], Tensor], device: torch.device, seconds: float) -> float:
+    """As `seconds_per_call`, without what it takes Python to launch it; that is where a card waits for a batch of 1."""
+    return seconds_per_call(Captured(work, device) if device.type == "cuda" else work, device, seconds)
+
+
+def _watch_memory(device: torch.device) -> None:
+    """From here on."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+
+
+def seconds_of_call(network: Transformer, noise: NoiseLaw, batch: int, seconds: float, forward: float, **options: Any) -> float:
+    """What each call of a chain adds to its time; what is done once for a chain, such as recording a call, is left out."""
+    device, L, least = noise.probs.device, network.config.length, WORTH + 1  # from which on calls are recorded
+    more = max(16, min(2000, int(seconds / 2 / forward)))
     # Tokens are always kept, so that every step needs the network.
-    process = Process(Schedule.round_robin(L, -(-2 * steps // L) * L, 1.0), noise).to(device)
+    process = Process(Schedule.round_robin(L, -(-(least + more) // L) * L, 1.0), noise).to(device)
 
     def timed(number: int) -> float:
         generator = torch.Generator(device).manual_seed(0)
         start = noise.sample((batch, L), generator), process.schedule.steps
         wait(device)
         began = time.perf_counter()
-        run_chain(Denoiser(network), process, start=start, stop=start[1] - number, generator=generator)
+        run_chain(Denoiser(network), process, start=start, stop=start[1] - number, generator=generator, **options)
         wait(device)
         return time.perf_counter() - began
 
-    timed(steps)
-    return (timed(2 * steps) - timed(steps)) / steps
+    timed(4)  # what is made once for all chains
+    return (timed(least + more) - timed(least)) / more
 
 
-def _line(row: dict[str, Any]) -> str:
-    return (
-        f"{row['network']:5} L={row['length']:4} batch {row['batch']:3}  forward {row['forward_seconds'] * 1e3:8.2f} ms"
-        f" ({row['share_of_matmul']:5.1%} of matmul)  call {row['call_seconds'] * 1e3:8.2f} ms = {row['ratio']:.2f} x"
-        f"  {row['tokens_per_second']:8,.0f} tokens/s  {row['memory_gb']:5.1f} GB"
-    )
+def with_and_without_skip(network: Transformer, noise: NoiseLaw, batch: int, call: float) -> Row:
+    """The paper's setting, end to end: four sweeps, keep ½, no truncation. A call is also what each step would cost at best."""
+    device, L = noise.probs.device, network.config.length
+    process = Process(Schedule.round_robin(L, 4 * L, 0.5), noise).to(device)
+    seconds, counts = {}, {}
+    for skip in (True, False):
+        counted, generator = Counted(Denoiser(network)), torch.Generator(device).manual_seed(0)
+        wait(device)
+        began = time.perf_counter()
+        run_chain(counted, process, batch, skip=skip, generator=generator)
+        wait(device)
+        seconds[skip], counts[skip] = time.perf_counter() - began, counted
+    return {
+        "seconds": seconds[True],
+        "seconds_without": seconds[False],
+        "faster": seconds[False] / seconds[True],
+        "faster_than_calls_alone": 4 * L * call / seconds[True],
+        "calls": counts[True].calls,
+        "calls_without": counts[False].calls,
+        "calls_per_sample": counts[True].rows / batch,
+        "calls_per_sample_without": counts[False].rows / batch,
+        "calls_per_sample_1024": float(Schedule.round_robin(1024, 4096, 0.5).signal.sum()),
+    }
+
+
+def look_ahead(device: torch.device, tiny: TransformerConfig | None) -> Iterator[Row]:
+    """Seconds of one sample of the bundled model with calls that answer for several steps, on two schedules.
+
+    On a schedule of reading order it can also read, which needs no calls of the whole network.
+    """
+    clear(device)
+    if tiny is None:
+        model = load("novels", device)
+        network, noise = model.network, model.process.noise
+    else:
+        network, noise = Transformer(tiny).to(device).eval(), NoiseLaw.uniform(tiny.vocab).to(device)
+    L = network.config.length
+    schedules = {
+        "reading": Schedule.round_robin(L, L, 0.0, "right"),
+        "one random sweep": Schedule.round_robin(L, L, 0.0, "random", generator=torch.Generator().manual_seed(0)),
+        "four sweeps": Schedule.round_robin(L, 4 * L, "linear", "right"),
+    }
+
+    def drawn(conditional: Denoiser | Reader, process: Process, ahead: int) -> tuple[Tensor, float, int]:
+        counted, generator = Counted(conditional), torch.Generator(device).manual_seed(0)
+        wait(device)
+        began = time.perf_counter()
+        x = run_chain(counted, process, 1, ahead=ahead, generator=generator)
+        wait(device)
+        return x, time.perf_counter() - began, counted.calls
+
+    with torch.no_grad(), bfloat16(network) if device.type == "cuda" else nullcontext():
+        for name, schedule in schedules.items():
+            process, first = Process(schedule, noise).to(device), None
+            for ahead in AHEAD + ((0,) if name == "reading" else ()):
+                conditional = Denoiser(network) if ahead else Reader(network)
+                results = [drawn(conditional, process, max(1, ahead)) for _ in range(3)]
+                x, _, calls = results[0]
+                first = x if first is None else first
+                row = {
+                    "table": "ahead",
+                    "schedule": name,
+                    "ahead": ahead or "reads",
+                    "seconds": min(took for _, took, _ in results[1:]),
+                }
+                yield {**row, "calls": calls, "same_tokens": (x == first).double().mean().item()}
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value).replace(" ", "_")

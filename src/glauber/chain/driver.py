@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,12 +17,15 @@ from glauber.chain.engine import Walk, walk
 from glauber.chain.restriction import Restricted
 from glauber.chain.truncation import Truncation
 from glauber.conditional import Conditional, Denoiser, Reader, StepLaw, Transformer
+from glauber.conditional.speed import compiled
 from glauber.process import Process
 from glauber.process.draws import Generator, categorical, uniform
 
 OnStep = Callable[[int, Tensor], None]
 WINDOW = 2**24
 """Random numbers that are drawn ahead at once."""
+COMPILED = 5e15
+"""Products of two numbers from which on a chain on a GPU compiles the network first, which takes some twenty seconds."""
 
 
 @torch.no_grad()
@@ -89,7 +93,7 @@ def run_chain(
         on_step(t_start, x.clone())
     block = process.schedule.block
     times = range(t_start - block, stop - 1, -block)
-    if on_step is None and chain.goes_ahead and len(x):
+    if on_step is None and chain.goes_ahead and len(x) and len(times):
         return chain.go_ahead(x, times, ahead, generator, progress)
     with _bar(len(times), progress) as bar:
         for t in times:
@@ -184,21 +188,32 @@ class _Chain:
         if recorded and isinstance(self.conditional, Counted):  # whose calls are counted below
             chain = replace(self, conditional=self.conditional.function)
         check = not recorded and ahead == 1  # else the engine does: a guessed state may be one that cannot be
+        pays = recorded and find_spec("triton") is not None and self._pays(inner.network, x, times)
+        faster = compiled(inner.network) if pays else nullcontext()
 
         def ask(rows: Tensor, x: Tensor, time: Tensor, sites: Tensor, S: Tensor, now: Tensor) -> Tensor:
             told = chain._told(x, chain.process.schedule.survival(time), self.given[rows])
             return chain._law_if_called((x, time, told, sites), time, S, now, torch.zeros_like(S), check)
 
         window = max(1, WINDOW // (2 * len(x) * block))
-        for start in range(0, len(times), window):
-            part = times[start : start + window]
-            u = torch.stack([uniform((2, len(x), block), generator, x.device) for _ in part])
-            steps = Walk(self.process, x, part[0] + block, u, ~(self.given | self.absent), self.labels, ahead)
-            x, calls, rows = walk(steps, ask, recorded, lambda total: _bar(total, progress))
-            if recorded and isinstance(self.conditional, Counted):
-                self.conditional.calls += calls
-                self.conditional.rows += rows
+        source = x.device if generator is None else generator.device
+        with faster:
+            for start in range(0, len(times), window):
+                part = times[start : start + window]
+                u = torch.stack([uniform((2, len(x), block), generator, source) for _ in part]).to(x.device)
+                steps = Walk(self.process, x, part[0] + block, u, ~(self.given | self.absent), self.labels, ahead)
+                x, calls, rows = walk(steps, ask, recorded, lambda total: _bar(total, progress))
+                if recorded and isinstance(self.conditional, Counted):
+                    self.conditional.calls += calls
+                    self.conditional.rows += rows
         return x
+
+    def _pays(self, network: Transformer, x: Tensor, times: range) -> bool:
+        """Whether to compile: not for those who want float32, and so the network as it is, nor for a short chain."""
+        schedule = self.process.schedule
+        calls = schedule.signal[times[-1] : times[0] + schedule.block].sum().item() / schedule.block
+        products = calls * x.numel() * sum(parameter.numel() for parameter in network.blocks.parameters())
+        return torch.is_autocast_enabled(x.device.type) and products > COMPILED
 
     def _law_if_called(
         self,

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 
 PLACES = ("clean", "mixture")
+FEW = 256
+"""Tokens that mostly suffice for top-p, and are found without sorting all of them."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,20 @@ def _part(parts: Sequence[float], done: int | Tensor, steps: int, like: Tensor) 
 
 def keep_top_p(law: Tensor, top_p: float) -> Tensor:
     """The fewest most likely tokens whose probabilities reach top_p, renormalised."""
-    sorted_law, token = law.sort(-1, descending=True)
-    before = sorted_law.cumsum(-1) - sorted_law  # mass of the tokens that are more likely
-    kept = torch.zeros_like(law).scatter(-1, token, torch.where(before < top_p, sorted_law, 0.0))
-    return kept / kept.sum(-1, keepdim=True)
+    rows = law.reshape(-1, law.shape[-1])
+    if rows.is_cuda or rows.shape[-1] <= FEW:  # a GPU would have to wait to be told whether a few tokens suffice
+        kept, _ = _kept(rows, rows.sort(-1, descending=True), top_p)
+    else:
+        kept, mass = _kept(rows, rows.topk(FEW), top_p)
+        many = (mass < top_p).nonzero().squeeze(1)
+        if len(many):
+            kept[many], _ = _kept(rows[many], rows[many].sort(-1, descending=True), top_p)
+    return (kept / kept.sum(-1, keepdim=True)).view_as(law)
+
+
+def _kept(law: Tensor, best: tuple[Tensor, Tensor], top_p: float) -> tuple[Tensor, Tensor]:
+    """The law (B, V), 0 where it is not kept; `best` are its largest values and their tokens, (B, n). And their mass (B,)."""
+    value, token = best
+    reached = value.cumsum(-1)
+    kept = torch.where(reached - value < top_p, value, 0.0)  # the mass of the tokens that are more likely
+    return torch.zeros_like(law).scatter(-1, token, kept), reached[:, -1]

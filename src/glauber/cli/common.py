@@ -32,7 +32,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, fo
 Force = Annotated[bool, typer.Option("--force", help="Write into a folder that is not empty.")]
 Sweeps = Annotated[int | None, typer.Option(help="Visits per site; the model's own number if not given.")]
 Block = Annotated[int | None, typer.Option(help="Sites re-sampled at once: faster, no longer exact.")]
-Order = Annotated[str | None, typer.Option(help="Order of the sites: left, right, random or strided.")]
+Order = Annotated[str | None, typer.Option(help="Order of the sites: left, right, random, strided or onward.")]
 Kernel = Annotated[str | None, typer.Option(help="heat-bath, or reversal, which keeps a site's own token as evidence.")]
 TopP = Annotated[
     float | None, typer.Option("--top-p", help="Draw only from the likeliest tokens that make up this probability.")

@@ -1,9 +1,10 @@
 """Commands that use a model: sample, infill, vary, score."""
 
 import json
+import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -29,6 +30,10 @@ from glauber.cli.common import (
     save_images,
 )
 
+if TYPE_CHECKING:
+    from glauber.model import Model
+    from glauber.process import Schedule
+
 Watching = Annotated[bool, typer.Option("--watch", help="See the text settle, in a terminal.")]
 
 
@@ -44,8 +49,13 @@ def sample(
     top_p: TopP = None,
     top_k: TopK = None,
     temperature: Temperature = None,
-    calls: Annotated[int | None, typer.Option(help="Network calls, for a method that is no chain, such as mdlm.")] = None,
-    sampler: Annotated[str | None, typer.Option(help="Of such a method, e.g. ancestral, euler.")] = None,
+    calls: Annotated[
+        int | None,
+        typer.Option(help="At most so many network calls a sample; sweeps, block and order are then chosen for you."),
+    ] = None,
+    sampler: Annotated[
+        str | None, typer.Option(help="Of a method that is no chain, such as mdlm, e.g. ancestral, euler.")
+    ] = None,
     class_name: ClassName = None,
     guidance: Guidance = None,
     watch: Watching = False,
@@ -56,24 +66,28 @@ def sample(
     as_json: Json = False,
 ) -> None:
     """Draw samples: images into a folder, text onto the screen. What is not set is the model's own."""
+    from glauber.baseline import DIFFUSIONS
     from glauber.cli.watching import camera_of, view
     from glauber.codec import is_image_codec
     from glauber.data.writing import write
-    from glauber.model import load
 
     calm_threads()
     if num < 1:
         raise ValueError(f"ask for at least one sample, not {num}")
-    loaded = load(model)
+    loaded = _open(model)
     if is_image_codec(loaded.codec) and out is strip is gif is None:
         raise ValueError("this model makes images; say where to put them, e.g. --out samples")
     if out is not None:
         require_free(out, force)
     began = time.perf_counter()
     options = chain_options(kernel, top_p, top_k, temperature, class_name, guidance) | {"calls": calls, "sampler": sampler}
-    seen = view(loaded.text_codec, loaded.schedule(sweeps, block, order)) if watch else None
+    schedule = loaded.process.schedule
+    if loaded.objective not in DIFFUSIONS:
+        schedule = loaded.schedule(sweeps, block, order, calls)
+        _tell_unused(calls, schedule)
+    seen = view(loaded.text_codec, schedule) if watch else None
     options["on_step"] = None if seen is None else seen()
-    camera = camera_of(loaded, loaded.schedule(sweeps, block, order), strip, gif, force) if strip or gif else None
+    camera = camera_of(loaded, schedule, strip, gif, force) if strip or gif else None
     options |= {} if camera is None else {"on_step": camera.film}
     tokens = loaded.sample_tokens(num, seed, sweeps, block, order, progress=seen is None and not as_json, **options)
     if seen is not None:
@@ -145,7 +159,6 @@ def infill(
     if text is not None and out is not None:
         raise ValueError("the text goes to the screen; --out is for --texts, --image and --tokens")
     from glauber.cli.filling import infill_lines, infill_text, infill_tokens, inpaint
-    from glauber.model import load
 
     calm_threads()
     options = chain_options(kernel, top_p, top_k, temperature, class_name, guidance)
@@ -155,21 +168,21 @@ def infill(
         folder = out or Path("filled")
         require_free(folder, force)
         rule = {} if mask_rule is None else {"mask_rule": mask_rule}
-        images = inpaint(load(model), image, mask, outpaint, num, seed, progress=not as_json, **rule, **options)
+        images = inpaint(_open(model), image, mask, outpaint, num, seed, progress=not as_json, **rule, **options)
         result: dict[str, Any] = {"files": save_images(images, folder)}
     elif tokens is not None and mask is not None:
         if out is None:
             raise ValueError("say where to put the filled tokens, e.g. --out filled.npy")
         require_new(out, force)
-        infill_tokens(load(model), tokens, mask, out, None if num == 1 else num, seed, progress=not as_json, **options)
+        infill_tokens(_open(model), tokens, mask, out, None if num == 1 else num, seed, progress=not as_json, **options)
         result = {"tokens_file": str(out)}
     elif texts is not None:
         if out is not None:
             require_new(out, force)
-        infill_lines(load(model), texts, out, num, seed, as_json, **options)
+        infill_lines(_open(model), texts, out, num, seed, as_json, **options)
         return
     else:
-        result = infill_text(load(model), str(text), num, seed, watch, as_json, **options)
+        result = infill_text(_open(model), str(text), num, seed, watch, as_json, **options)
     _print_sample({"seconds": time.perf_counter() - began, **result}, as_json)
 
 
@@ -193,14 +206,13 @@ def vary(
 ) -> None:
     """Noise a text part of the way, and let the chain bring it back another way."""
     from glauber.infill import sweeps_to_vary
-    from glauber.model import load
 
     calm_threads()
     if num < 1:
         raise ValueError(f"ask for at least one variation, not {num}")
     if not 0 <= strength <= 1:
         raise ValueError(f"strength is a share of the chain's steps, from 0 to 1, not {strength}")
-    loaded = load(model)
+    loaded = _open(model)
     sweeps = sweeps_to_vary(loaded, sweeps)
     options = chain_options(kernel, top_p, top_k, temperature) | {"sweeps": sweeps, "block": block, "order": order}
     schedule = loaded.schedule(sweeps, block, order)
@@ -226,7 +238,6 @@ def score(
 ) -> None:
     """How likely the model finds a text: upper bounds in bits, for both kernels' chains, over windows that do not overlap."""
     from glauber.cli.scoring import KINDS, only_bounds, print_score, windows_of_data, windows_of_file
-    from glauber.model import load
     from glauber.score import score_windows
 
     calm_threads()
@@ -234,7 +245,7 @@ def score(
         raise ValueError("say what to score: a folder of prepared data, or --text FILE")
     if rows is not None and rows < 1:
         raise ValueError(f"score at least one window, not {rows}")
-    loaded = load(model)
+    loaded = _open(model)
     windows = windows_of_file(loaded, text, rows) if text is not None else windows_of_data(loaded, data or Path(), split, rows)
     began = time.perf_counter()
     found = score_windows(loaded, windows, KINDS, draws, seed, sweeps, block, order, progress=not as_json)
@@ -252,6 +263,22 @@ def score(
         print(json.dumps(result))
     else:
         print_score(result)
+
+
+def _open(name: str) -> "Model":
+    """A model, on the GPU if there is one."""
+    import torch
+
+    from glauber.model import load
+
+    return load(name, "cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _tell_unused(calls: int | None, schedule: "Schedule") -> None:
+    """Of a budget of network calls that cannot all be used."""
+    if calls is not None and (used := len(schedule.times)) < calls:
+        why = "more do not help" if schedule.block == 1 else f"blocks must divide the {schedule.length} sites"
+        print(f"glauber: {used} of the {calls} calls are used; {why}", file=sys.stderr)
 
 
 def _print_sample(result: dict[str, Any], as_json: bool) -> None:

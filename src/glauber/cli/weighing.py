@@ -1,44 +1,91 @@
 """Commands that weigh and tell: bench, info."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any
 
 import typer
 
-from glauber.cli.common import Force, Json, app, print_table, require_new
+from glauber.cli.common import Force, Json, app, calm_threads, print_table, require_new
+
+benches = typer.Typer(help="Measure, side by side in one run; the tables of the docs.")
+app.add_typer(benches, name="bench")
+
+Raw = Annotated[Path | None, typer.Option("--out", help="A JSON file for the raw figures.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Tiny, to see that it runs.")]
 
 
-@app.command()
-def bench(
-    name: Annotated[
-        str,
-        typer.Argument(metavar="NAME", help="train and sample: against the card's limit; prepare: against tokenizers."),
-    ],
-    text: Annotated[list[str] | None, typer.Option(help="For prepare: a text, or several; used again up to 100 MB.")] = None,
-    out: Annotated[Path | None, typer.Option(help="A JSON file for the raw figures.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Tiny, to see that it runs.")] = False,
+@benches.command("train")
+def bench_train(out: Raw = None, quick: Quick = False, force: Force = False) -> None:
+    """Training, against the card's limit."""
+    _measure(out, force, lambda bench, _: bench.bench_train(seconds=1.0 if quick else 10.0, quick=quick))
+
+
+@benches.command("sample")
+def bench_sample(out: Raw = None, quick: Quick = False, force: Force = False) -> None:
+    """Sampling, against the card's limit."""
+    _measure(out, force, lambda bench, keep: bench.bench_sample(0.2 if quick else 4.0, quick, keep))
+
+
+@benches.command("prepare")
+def bench_prepare(
+    text: Annotated[list[str], typer.Option(help="A text, or several; used again up to 100 MB.")],
+    out: Raw = None,
+    quick: Quick = False,
     force: Force = False,
 ) -> None:
-    """Measure, side by side in one run; the tables of the docs."""
-    from glauber.data.writing import write
+    """Preparing texts, against the tokenizers library."""
+    _measure(out, force, lambda bench, _: bench.bench_prepare(text, quick))
 
-    if name not in ("train", "sample", "prepare"):
-        raise ValueError(f"there is no bench {name!r}; there are: train, sample, prepare")
-    if (name == "prepare") != bool(text):
-        raise ValueError("the bench prepare, and no other, needs a text: name one or several with --text")
+
+def _measure(out: Path | None, force: bool, work: Callable[[ModuleType, Callable[[dict[str, Any]], None]], Any]) -> None:
+    """Do the work, and keep its figures; it may keep some earlier."""
     if out is not None:
         require_new(out, force)
-    from glauber.bench import bench_prepare, bench_sample, bench_train
+    from glauber import bench
+    from glauber.data.writing import write
 
-    if name == "prepare":
-        figures = bench_prepare(text or [], quick)
-    elif name == "sample":
-        figures = bench_sample(seconds=0.2 if quick else 4.0, quick=quick)
-    else:
-        figures = bench_train(seconds=1.0 if quick else 10.0, quick=quick)
-    if out is not None:
-        write(out, json.dumps(figures, indent=2).encode() + b"\n")
+    def keep(figures: dict[str, Any]) -> None:
+        if out is not None:
+            write(out, json.dumps(figures, indent=2).encode() + b"\n")
+
+    keep(work(bench, keep))
+
+
+@benches.command("table1")
+def bench_table1(
+    out: Annotated[Path, typer.Option(help="Folder of the table; called again, it goes on with what is there.")],
+    data: Annotated[Path | None, typer.Option(help="Shards of text to train on, as `glauber prepare` makes them.")] = None,
+    test: Annotated[Path | None, typer.Option(help="A held-out text; the validation rows of the data if not given.")] = None,
+    methods: Annotated[
+        str | None, typer.Option(help="Train and sample these: ggm,ar; or none, to judge alone. All if not given.")
+    ] = None,
+    seconds: Annotated[float | None, typer.Option(help="Of training, for each; 180 if not given.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a setting of all: network.width=512. May be repeated.")
+    ] = None,
+    number: Annotated[int | None, typer.Option("-n", "--number", help="Samples for each row of the table; 256.")] = None,
+    judge: Annotated[
+        str | None, typer.Option(help="Judge the samples by this causal language model: a folder, .gguf file or hub id.")
+    ] = None,
+    tiny: Annotated[bool, typer.Option("--tiny", help="A minute on two cores, with data and a judge of its own.")] = False,
+) -> None:
+    """The paper's table: all methods on one network, trained equally long, sampled, bounded, and judged if there is a judge.
+
+    What is done is not done again, so that training and judging may take place on two machines, and in parts.
+    """
+    from glauber import bench
+    from glauber.bench.table1.judged import markdown
+    from glauber.train.settings import parse_settings
+
+    calm_threads()
+    chosen = None if methods is None else [name.strip() for name in methods.split(",") if name.strip() != "none"]
+    table = bench.bench_table1(
+        out, data, test, chosen, seconds, parse_settings(settings) if settings else None, number, judge, tiny
+    )
+    print(f"\n{markdown(table['rows'])}\n{out / 'table1.json'}, table1.md and pictures are in {out}")
 
 
 @app.command()

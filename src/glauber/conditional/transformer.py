@@ -147,7 +147,8 @@ class Transformer(nn.Module):
             x = x.scatter(1, sites, self.mask)
         if class_ is not None and self.classes is None:
             raise ValueError("this network was not trained on classes, and cannot be told one")
-        h, c = _part("enter", self.compiled)(self, x, t, survival)
+        x, survival = self._marked(x, survival)
+        h, c = _part("enter", self.compiled)(self, self.embed(x), t, survival)
         if self.classes is not None:
             number = self.config.classes if class_ is None else class_
             c = c + (self.classes.weight[number] if isinstance(number, int) else self.classes(number))
@@ -159,18 +160,25 @@ class Transformer(nn.Module):
             h = h[:, :-1]  # the answer about site j stands in slot j, left of the site's own
         return self._answer(h, c, readout)
 
-    def enter(self, x: Tensor, t: Tensor, survival: Tensor) -> tuple[Tensor, Tensor]:
-        """What goes into the first block: (B, slots, D), and the condition (B, C)."""
+    def _marked(self, x: Tensor, survival: Tensor) -> tuple[Tensor, Tensor]:
+        """All slots: their tokens and survival. A mask and a site of survival 0 tell the same, nothing, and look the same."""
         if self.config.conditioning == "survival":
-            # A mask and a site of survival 0 tell the same, nothing; they look the same, too.
             survival = torch.where(x == self.mask, 0.0, survival)
             x = torch.where(survival == 0, self.mask, x)
             if self.config.reads:
                 x, survival = F.pad(x, (1, 0), value=self.begin), F.pad(survival, (1, 0), value=1.0)
+        return x, survival
+
+    def enter(self, embedded: Tensor, t: Tensor, survival: Tensor) -> tuple[Tensor, Tensor]:
+        """What goes into the first block: (B, slots, D), and the condition (B, C).
+
+        Tokens come embedded: compiled, the gradient of a table is summed in an order that differs from run to run.
+        """
+        if self.config.conditioning == "survival":
             per_site, c = self.condition(survival)
-            h = self.embed(x) + per_site
+            h = embedded + per_site
         else:
-            h, c = self.embed(x), self.condition(t)
+            h, c = embedded, self.condition(t)
         return h if self.place is None else h + self._places(slice(None)), c
 
     def _places(self, slots: slice) -> Tensor:
@@ -220,11 +228,15 @@ class Transformer(nn.Module):
         return out
 
 
-@cache
 def _part(name: str, compiled: bool) -> Callable[..., Any]:
     """A method of `Transformer` as a function of the network: a copy of a compiled network has its own weights."""
     method: Callable[..., Any] = getattr(Transformer, name)
-    return torch.compile(method) if compiled else method
+    return _compiled(method) if compiled else method
+
+
+@cache
+def _compiled(method: Callable[..., Any]) -> Callable[..., Any]:
+    return torch.compile(method)
 
 
 class TimeCondition(nn.Module):

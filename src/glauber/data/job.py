@@ -51,7 +51,7 @@ class Job:
             changed = [name for name, value in plan.settings().items() if journal[0]["settings"].get(name) != value]
             raise ValueError(
                 f"{folder} holds unfinished work with another choice of {', '.join(changed)}; "
-                "repeat that choice to go on, or use force to start anew"
+                "repeat that choice to go on, or start anew with --force"
             )
         if journal is not None and journal[0]["settings"] == plan.settings():
             return cls._restored(plan, folder, *journal)

@@ -72,7 +72,7 @@ def _require_free(out: Path, force: bool) -> None:
         raise ValueError(f"{out} is a file; name a folder")
     ours = (out / HEADER).is_file()
     if ours and not force:
-        raise ValueError(f"{out} holds prepared data already; choose another folder, or use force to replace it")
+        raise ValueError(f"{out} holds prepared data already; choose another folder, or replace it with --force")
     if not ours and out.is_dir() and any(out.iterdir()):
         raise ValueError(f"{out} holds other files; choose another folder")
 

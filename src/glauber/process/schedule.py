@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-ORDERS = ("left", "right", "random", "strided")
+ORDERS = ("left", "right", "random", "strided", "onward")
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,8 @@ class Schedule:
             keep: κ as one value, K = T/L values (one per sweep), T values (one per step), or "linear": survival falls by
                 equal parts with each sweep and ends in 0.
             order: "left" to right, "right" to left, "random" (one permutation for all sweeps), "strided" (neighbours one
-                after the other, the sites of a block L/block apart), or the sites themselves.
+                after the other, the sites of a block L/block apart), "onward" (the same from right to left, so that the
+                chain draws each of `block` equal parts from its beginning on), or the sites themselves.
             last_keep: κ of the last sweep. 0 makes X_T pure noise, so that a chain from noise is exact.
             generator: for order "random".
 
@@ -138,7 +139,7 @@ class Schedule:
         """The shortest arguments of `round_robin` that give this schedule back."""
         keep, L = self.keep, self.length
         order: str | list[int] = self.order.tolist()
-        for name in ("left", "right", "strided"):
+        for name in ("left", "right", "strided", "onward"):
             if torch.equal(self.order.cpu(), _order(name, L, self.block, None)):
                 order = name
                 break
@@ -196,8 +197,9 @@ def _order(order: str | Sequence[int] | Tensor, length: int, block: int, generat
         return torch.arange(length)
     if order == "right":
         return torch.arange(length - 1, -1, -1)
-    if order == "strided":
-        return torch.arange(length).view(block, length // block).T.flatten()
+    if order in ("strided", "onward"):
+        parts = torch.arange(length).view(block, length // block)
+        return (parts if order == "strided" else parts.flip(1)).T.flatten()
     if order == "random":
         device = generator.device if generator is not None else torch.device("cpu")
         return torch.randperm(length, generator=generator, device=device).cpu()

@@ -216,7 +216,8 @@ def novels() -> Recipe:
 
 
 def _images(name: str, about: str, tokens: str, network: TransformerConfig, steps: int, batch: int) -> Recipe:
-    """Images as a grid of codes, the default way: any order, any hole, half of the rows with some sites given."""
+    """Images as a grid of codes: any order, any hole, half of the rows with some sites given; with a network that reads, half
+    of the rows are read, line by line."""
     return Recipe(
         name=name,
         about=about,
@@ -227,6 +228,9 @@ def _images(name: str, about: str, tokens: str, network: TransformerConfig, step
             steps=steps,
             batch=batch,
             prompts=0.5,
+            labels=0.3 if network.reads else 0.0,
+            read_every=2 if network.reads else 0,
+            rate=2e-3 if network.reads else 1e-3,
             final_rate=1e-5,
             warmup=500,
             weight_decay=0.1,
@@ -240,11 +244,11 @@ def fashion() -> Recipe:
     """Fashion-MNIST: 28×28, grey, 60,000 images."""
     return _images(
         name="fashion",
-        about="Fashion-MNIST, 28×28 grey images as 7×7 tokens; sized for minutes on one H200, not yet trained there",
-        tokens="512 codes of a VQ codec that shrinks by 4 (or patches:512:4)",
-        network=TransformerConfig(vocab=512, length=49, width=384, layers=8, heads=6, grid=(7, 7), absolute=True),
-        steps=12_000,
-        batch=512,
+        about="Fashion-MNIST, 28×28 grey images as 14×14 tokens; for a minute or more on one H200",
+        tokens="256 codes of a VQ codec that shrinks by 2",
+        network=TransformerConfig(256, 196, width=256, layers=7, heads=4, grid=(14, 14), absolute=True, cond=64, reads=True),
+        steps=6_000,
+        batch=320,
     )
 
 
@@ -264,11 +268,11 @@ def faces() -> Recipe:
     """Faces at 64 pixels: tens of thousands of images."""
     return _images(
         name="faces",
-        about="faces of 64×64 pixels as 8×8 tokens; sized for minutes on one H200, not yet trained there",
-        tokens="1024 codes of a VQ codec that shrinks by 8",
-        network=TransformerConfig(vocab=1024, length=64, width=512, layers=10, heads=8, grid=(8, 8), absolute=True),
-        steps=15_000,
-        batch=512,
+        about="faces of 64×64 pixels as 16×16 tokens; sized for minutes on one H200, not yet trained there",
+        tokens="1024 codes of a VQ codec that shrinks by 4",
+        network=TransformerConfig(1024, 256, width=384, layers=8, heads=6, grid=(16, 16), absolute=True, cond=64, reads=True),
+        steps=4_000,
+        batch=256,
     )
 
 

@@ -1,0 +1,100 @@
+"""The last stages of a table: the judge's figures, the table itself and its pictures."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from glauber.bench.table1 import pictures
+from glauber.bench.table1.folder import Folder, seconds_per_sample
+from glauber.bench.table1.ways import METHODS
+from glauber.data.writing import write
+from glauber.evaluate.judge import Judge
+from glauber.evaluate.text import Texts, evaluate_texts
+
+KEYS = (
+    *("method", "calls", "order", "bits_per_char", "judge_ppl", "entropy", "mauve"),
+    *("seconds_per_sample", "train_seconds"),
+)
+"""Of a row."""
+JUDGED = "judged.json"
+
+
+def judge_samples(table: Folder, name: str) -> None:
+    """The figures of every whole set of samples, and of real text, as far as they are not known."""
+    judged = _judged(table)
+    if judged["judge"] not in (None, Path(name).name):
+        raise ValueError(f"the table in {table.out} is judged by {judged['judge']}; take the same judge, or another folder")
+    judge: Judge | None = None
+    for method in METHODS:
+        for way, made in table.record(method)["sets"].items():
+            label = f"{method}, {way}"
+            if label in judged["sets"] or not table.whole(made):
+                continue
+            judge = judge or Judge(name, progress=True)
+            tokens = [row for batch in made["batches"] for row in batch["tokens"]]
+            texts = [table.data.codec.decode(row) for row in tokens]
+            there = [k for k, text in enumerate(texts) if text.strip()]
+            ours = Texts(label, [texts[k] for k in there], [tokens[k] for k in there], len(texts) - len(there))
+            report = evaluate_texts(
+                ours, table.real, [judge], codec=table.data.codec, partial=table.out / "verdicts", progress=True
+            )
+            judged["judge"], judged["sets"][label] = Path(name).name, report["samples"]
+            if judged["real"] is None or judged["real"]["characters"] < report["reference"]["characters"]:
+                judged["real"] = report["reference"]  # cut to the length of the samples, so of those that are longest
+            write(table.out / JUDGED, json.dumps(judged).encode())
+            print(f"{label}: perplexity {_figures(report['samples'])['judge_ppl']:.1f}", flush=True)
+
+
+def _judged(table: Folder) -> dict[str, Any]:
+    """What the judge has said so far."""
+    path = table.out / JUDGED
+    found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {"judge": None, "sets": {}, "real": None}
+    return found
+
+
+def _figures(side: dict[str, Any] | None) -> dict[str, float | None]:
+    """The judge's columns, of a side of a report."""
+    if side is None:
+        return {"judge_ppl": None, "entropy": None, "mauve": None}
+    mauve = side["mauve"]["mean"] if "mauve" in side else None
+    return {"judge_ppl": side["judges"][0]["perplexity"], "entropy": side["entropy"], "mauve": mauve}
+
+
+def write_table(table: Folder) -> dict[str, Any]:
+    """The table and its pictures, as far as all is known."""
+    judged, rows, curves, about = _judged(table), [], {}, {}
+    for method in METHODS:
+        record = table.record(method)
+        if record["train"] is None:
+            continue
+        about[method] = {name: value for name, value in record["train"].items() if name != "curve"}
+        sweeps = about[method]["sweeps"]  # of the chain that training looks at
+        curves[f"{method}, {sweeps} sweeps" if sweeps > 1 else method] = record["train"]["curve"]
+        for way, made in record["sets"].items():
+            if table.done(made):
+                bits = None if made["bound"] is None else made["bound"]["bits_per_char"]
+                row = {"method": method, "calls": made["calls"], "order": made["order"], "bits_per_char": bits}
+                times = {"seconds_per_sample": seconds_per_sample(made), "train_seconds": record["train"]["seconds"]}
+                rows.append(row | _figures(judged["sets"].get(f"{method}, {way}")) | times)
+    if judged["real"] is not None:
+        rows.append(dict.fromkeys(KEYS) | {"method": "real"} | _figures(judged["real"]))
+    found = {"rows": rows, "settings": table.settings, "judge": judged["judge"], "training": about}
+    write(table.out / "table1.json", json.dumps(found, indent=1).encode() + b"\n")
+    write(table.out / "table1.md", markdown(rows).encode())
+    drawn = {"calls.png": pictures.calls_picture(rows), "bounds.png": pictures.bounds_picture(curves)}
+    for name, content in drawn.items():
+        if content is not None:
+            write(table.out / name, content)
+    return found
+
+
+def markdown(rows: Sequence[dict[str, Any]]) -> str:
+    """The rows as a table to be read."""
+    heads = "method | calls | order | bits per character | judge's perplexity | entropy | MAUVE | s per sample | s of training"
+    forms = ("", "", "", ".3f", ".1f", ".2f", ".3f", ".3g", ".0f")
+    cells = [
+        ["" if row[key] is None else format(row[key], form) for key, form in zip(KEYS, forms, strict=True)] for row in rows
+    ]
+    lines = [f"| {heads} |", "|" + "---|" * len(KEYS), *(f"| {' | '.join(line)} |" for line in cells)]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,134 @@
+"""The paper's table: each method on the same network, data and seed, trained for the same time, sampled, bounded, judged.
+
+OUT/settings.json            what the table is made of; whoever goes on with it must agree
+OUT/runs/ggm                 the training run of a method, as `glauber train` leaves it
+OUT/ggm.json                 its training curve, samples and bounds: all that judging needs
+OUT/verdicts, judged.json    what the judge said
+OUT/table1.json, table1.md   the table; calls.png and bounds.png, its pictures
+
+What is done is not done again, and what was interrupted goes on, here or on another machine that the files were taken to.
+"""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from glauber.bench.table1.folder import Folder, open_table, require_table, seconds_per_sample
+from glauber.bench.table1.judged import judge_samples, write_table
+from glauber.bench.table1.tiny import tiny_data, tiny_judge
+from glauber.bench.table1.ways import METHODS, Way, bound, draw, order_of, ways
+from glauber.bench.timing import clear, device_name
+from glauber.evaluate.judge import find_model
+from glauber.model import Model, load
+from glauber.score import characters
+from glauber.train.report import read_log
+from glauber.train.run import VALID_ROWS, fit, run
+
+ROWS = 64
+"""Sampled at once; an interruption costs no more."""
+
+
+def bench_table1(
+    out: Path,
+    data: Path | None = None,
+    test: Path | None = None,
+    methods: Sequence[str] | None = None,
+    seconds: float | None = None,
+    settings: dict[str, Any] | None = None,
+    number: int | None = None,
+    judge: str | None = None,
+    tiny: bool = False,
+) -> dict[str, Any]:
+    """Do what is left to do, and return the table as far as it is known.
+
+    Args:
+        data: shards of text to train on. test: a held-out text; the validation rows if None.
+        methods: which to train and sample; all if None. The table tells of all that are in `out`.
+        seconds, settings, number: of training; changes of the recipe; samples of each row of the table. What is None is as in
+            `out`, or the default.
+        judge: a causal language model, to judge all samples that there are; none yet if None.
+        tiny: with a small network, data and a judge that are made on the spot.
+    """
+    chosen = list(METHODS) if methods is None else list(methods)
+    if wrong := [name for name in chosen if name not in METHODS]:
+        raise ValueError(f"the methods are {', '.join(METHODS)}; there is no {wrong[0]!r}")
+    if judge is not None:
+        find_model(judge)
+    if tiny:
+        if data is not None or test is not None:
+            raise ValueError("the tiny table brings its own data; leave --data and --test out")
+        require_table(out)
+        data, test = tiny_data(out / "data")
+    if data is None:
+        raise ValueError("the table needs data to train on; name what `glauber prepare` made with --data, or try --tiny")
+    table = open_table(out, data, test, {"seconds": seconds, "number": number, "set": settings, "tiny": tiny})
+    for method in chosen:
+        _make(table, method)
+    if tiny and judge is None:
+        judge = str(tiny_judge(out / "judge", (out / "data" / "train.txt").read_text()))
+    if judge is not None:
+        judge_samples(table, judge)
+    return write_table(table)
+
+
+def _make(table: Folder, method: str) -> None:
+    """Train a method, draw its samples and compute its bounds, each unless it is done."""
+    record, number = table.record(method), table.settings["number"]
+    asked = ways(method, table.data.length)
+    if record["train"] is not None and all(table.done(record["sets"].get(way.name)) for way in asked):
+        return
+    model = _trained(table, method)
+    if record["train"] is None:
+        record["train"] = _training(table, method, model)
+        table.keep(method, record)
+    for way in asked:
+        made = record["sets"].setdefault(way.name, {"calls": way.calls, "order": order_of(model, way), "batches": []})
+        for part in range(sum(len(batch["tokens"]) for batch in made["batches"]), number, ROWS):
+            made["batches"].append(_sampled(model, way, min(ROWS, number - part), part))
+            table.keep(method, record)
+        if "bound" not in made:
+            made["bound"] = bound(model, way, table.windows)
+            table.keep(method, record)
+        spent = seconds_per_sample(made)
+        bits = "" if made["bound"] is None else f", at most {made['bound']['bits_per_char']:.3f} bits per character"
+        print(f"{method}, {way.name}: {spent:.3g} s a sample{bits}", flush=True)
+
+
+def _trained(table: Folder, method: str) -> Model:
+    """The model of a method, from its run."""
+    folder, plan, device = table.out / "runs" / method, table.plan(method), "cuda" if torch.cuda.is_available() else "cpu"
+    if not (folder / "model" / "model.safetensors").is_file():
+        print(f"{method}: {table.settings['seconds']:g} s of training", flush=True)
+        torch.compiler.reset()  # each method starts alike
+        clear(torch.device(device))
+        if not run(plan, table.data, folder, resume=True).finished:
+            print("the same command goes on", flush=True)
+            raise KeyboardInterrupt
+    model, wanted = load(folder / "model", device), fit(plan, table.data)
+    if (model.objective, model.network.config, model.about.get("data")) != (wanted.objective, wanted.network, table.data.hash):
+        raise ValueError(f"the model in {folder} is of other settings or data than the table; move it away")
+    return model
+
+
+def _training(table: Folder, method: str, model: Model) -> dict[str, Any]:
+    """What a run came to, and its bounds on the validation rows: (seconds, bits per character)."""
+    data = table.data
+    rows = torch.from_numpy(data.valid[np.arange(min(VALID_ROWS, len(data.valid)))])
+    per_token = float(characters(rows.tolist(), data.codec).double().mean()) / data.length if len(rows) else float("nan")
+    log = read_log(table.out / "runs" / method / "log.jsonl")
+    curve = [(line["seconds"], line["valid_bits_per_token"] / per_token) for line in log if "valid_bits_per_token" in line]
+    parameters = sum(parameter.numel() for parameter in model.network.parameters())
+    about = {"seconds": model.about["seconds"], "steps": model.about["steps"], "device": device_name(model.device)}
+    return about | {"parameters": parameters, "sweeps": model.process.schedule.sweeps, "curve": curve}
+
+
+def _sampled(model: Model, way: Way, rows: int, seed: int) -> dict[str, Any]:
+    """A batch of samples and its time; on a GPU the network is bfloat16, as it was trained, and draws are float64."""
+    began = time.perf_counter()
+    with torch.autocast(model.device.type, torch.bfloat16, enabled=model.device.type == "cuda"):
+        tokens = draw(model, way, rows, torch.Generator().manual_seed(seed)).tolist()
+    return {"seconds": time.perf_counter() - began, "tokens": tokens}
