@@ -11,13 +11,13 @@ import torch
 from PIL import Image
 from refusals import refused
 
-from glauber import Model, NoiseLaw, PatchCodec, Process, Schedule
+from glauber import Model, NoiseLaw, PatchCodec, Process, Schedule, load
 from glauber.cli import main
 from glauber.codec import VQCodec
 from glauber.codec.training import VQSettings
 from glauber.codec.vq import build_vq
 from glauber.conditional import Transformer, TransformerConfig
-from glauber.inpaint import RULES, closed, covered, given_tokens, placed, read_mask
+from glauber.inpaint import RULES, TURNS, closed, covered, given_tokens, own_rule, placed, read_mask
 
 EVERY_RULE = pytest.mark.parametrize("rule", RULES)
 
@@ -63,14 +63,15 @@ def vq_codec(size: int = 32) -> VQCodec:
     return VQCodec(settings.network(3), made.state_dict(), (size, size, 3))
 
 
-def model_of(codec) -> Model:
+def model_of(codec, objective: str = "dense") -> Model:
     L = codec.grid[0] * codec.grid[1]
     torch.manual_seed(0)
     network = Transformer(TransformerConfig(codec.vocab, L, width=16, layers=1, heads=1, grid=codec.grid))
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.normal_(std=0.2)
-    return Model(network, Process(Schedule.round_robin(L, 2 * L, keep="linear"), NoiseLaw.uniform(codec.vocab)), codec)
+    schedule = Schedule.round_robin(L, 2 * L, keep="linear" if objective == "dense" else 0.5)
+    return Model(network, Process(schedule, NoiseLaw.uniform(codec.vocab)), codec, objective)
 
 
 def square(size: int = 8) -> np.ndarray:
@@ -110,24 +111,40 @@ def test_cover_frees_the_tokens_whose_own_square_touches_the_hole():
     assert (reach(hole) & ~touched).any()
 
 
-def test_again_fills_in_once_more_given_the_tokens_of_each_filled_image():
-    """The second chain of the same random numbers, each of its rows clamped to what its own first fill says outside."""
+def test_turns_fill_in_once_more_given_the_tokens_of_each_filled_image():
+    """Chains of the same random numbers, the rows of each clamped to what their own fills before say outside."""
     codec, image, hole = WideCodec(), photo(8, grey=True), square()
     it, draws = model_of(codec), torch.Generator().manual_seed(3)
     given, tokens = given_tokens(codec, image, hole, "cover")
-    first = np.where(hole, codec.decode(it.run(4, draws, clamp=(given, tokens))), image)
-    again = codec.encode(first)
-    assert (again != tokens)[:, given].any()  # the fill is seen by tokens around it
-    second = np.where(hole, codec.decode(it.run(4, draws, clamp=(given, again))), image)
-    found = it.inpaint(image, hole, num=4, seed=3, mask_rule="again")
-    assert np.array_equal(np.stack([np.asarray(fill) for fill in found]), second)
-    assert it.inpaint(image, hole, num=0, mask_rule="again") == []
+    for _ in range(TURNS):
+        hasty = it.run(4, draws, clamp=(given, tokens), sweeps=1, order="random", block=2)  # 16 sites in at most 14 calls
+        before, tokens = tokens, codec.encode(np.where(hole, codec.decode(hasty), image))
+        assert (tokens != before)[:, given].any()  # the fill is seen by tokens around it
+    last = np.where(hole, codec.decode(it.run(4, draws, clamp=(given, tokens))), image)
+    found = it.inpaint(image, hole, num=4, seed=3, mask_rule="turns")
+    assert np.array_equal(np.stack([np.asarray(fill) for fill in found]), last)
+    assert it.inpaint(image, hole, num=0, mask_rule="turns") == []
 
 
-def test_where_a_token_sees_its_own_square_alone_again_gives_the_tokens_that_cover_gave():
+def test_a_model_that_has_one_chain_alone_takes_turns_by_it():
+    codec, image, hole = WideCodec(), photo(8, grey=True), square()
+    it, draws = model_of(codec, "marginal"), torch.Generator().manual_seed(3)
+    given, tokens = given_tokens(codec, image, hole, "cover")
+    for _ in range(TURNS + 1):
+        filled = np.where(hole, codec.decode(it.run(1, draws, clamp=(given, tokens))), image)
+        tokens = codec.encode(filled)
+    assert np.array_equal(np.asarray(it.inpaint(image, hole, seed=3, mask_rule="turns")), filled[0])
+
+
+def test_turns_are_taken_unless_told_where_tokens_look_beyond_their_squares():
+    assert own_rule(CODECS["patches"]()) == own_rule(WideCodec()) == "cover"
+    assert own_rule(load("fashion").codec) == "turns"
+
+
+def test_where_a_token_sees_its_own_square_alone_turns_give_the_tokens_that_cover_gave():
     codec = CODECS["patches"]()
     image, hole = photo(16, grey=True), square(16)
-    given, tokens = given_tokens(codec, image, hole, "again")
+    given, tokens = given_tokens(codec, image, hole, "turns")
     filled = np.asarray(model_of(codec).inpaint(image, hole, seed=0))
     assert torch.equal(codec.encode(filled[None])[0][given], tokens[given])
 
@@ -159,7 +176,7 @@ def test_pixels_outside_the_hole_come_back_byte_for_byte_in_every_fill(rule, cod
 
 
 def test_a_rule_that_there_is_not_is_refused():
-    with refused("one of cover, paper, again"):
+    with refused("one of cover, paper, turns"):
         model_of(WideCodec()).inpaint(np.zeros((8, 8), np.uint8), square(), mask_rule="best")
 
 

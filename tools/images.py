@@ -66,18 +66,16 @@ def train(args: argparse.Namespace, method: str) -> Model:
 
 
 def ways(method: str, length: int) -> dict[str, dict[str, Any]]:
-    """Names of sets of samples, and the options of each: a call for each site, a quarter of these, and for the GGM chains."""
+    """Sets of samples, and the options of each: a call for each site, and a quarter of these; of the GGM in two orders."""
     block = next(block for block in range(4, length + 1) if length % block == 0)
     if method == "ar":
         return {"ar": {}}
     if method == "mdlm":
         return {"mdlm": {}, "mdlm-quarter": {"calls": length // block}}
-    strided = {"block": block, "order": "strided"}
     return {
         "ggm": {"sweeps": 1, "order": "right"},  # from left to right; a chain goes back through its schedule
-        "ggm-quarter": {"sweeps": 1, **strided},
-        "ggm-chain": {"sweeps": 4, **strided},
-        "ggm-labels": {"sweeps": 4, **strided, "labels": True},
+        "ggm-quarter": {"calls": length // block},
+        "ggm-random": {"sweeps": 1, "block": block, "order": "random"},
     }
 
 

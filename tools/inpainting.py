@@ -26,12 +26,12 @@ from glauber.codec import ImageCodec
 from glauber.codec.perceptual import Perceptual
 from glauber.codec.vq import to_signal
 from glauber.data.writing import write
-from glauber.inpaint import closed, covered, given_tokens
+from glauber.inpaint import TURNS, closed, covered, given_tokens
 from glauber.model import Model
 from glauber.pictures import FAINT, rows_with_names
 
 HOLES = ("centre", "top", "blobs")
-WAYS = (("cover", "exact"), ("again", "exact"), ("paper", "exact"), ("cover", "paper"), ("paper", "paper"))
+WAYS = (("cover", "exact"), ("turns", "exact"), ("paper", "exact"), ("cover", "paper"), ("paper", "paper"))
 """Mask rule and clamp rule."""
 SHOWN = 12  # images in the picture
 
@@ -62,15 +62,15 @@ def codecs_own(model: Model, images: np.ndarray, kind: str) -> dict[str, np.ndar
 def fills(model: Model, images: np.ndarray, kind: str, rule: str, clamp: str) -> dict[str, np.ndarray]:
     """All images at once, each with its own hole; and the share of given tokens."""
     codec, holes = image_codec(model), holes_of(kind, len(images))
-    first = "cover" if rule == "again" else rule
-    pairs = [given_tokens(codec, image, hole, first) for image, hole in zip(images, holes, strict=True)]
+    pairs = [given_tokens(codec, image, hole, rule) for image, hole in zip(images, holes, strict=True)]
     given, tokens = (torch.stack(part) for part in zip(*pairs, strict=True))
     generator, filled = torch.Generator().manual_seed(0), images
-    for turn in range(2 if rule == "again" else 1):
-        tokens = tokens if turn == 0 else codec.encode(filled)
+    for turn in reversed(range(1 + (TURNS if rule == "turns" else 0))):
         with low_precision(model):
-            drawn = model.run(len(images), generator, clamp=(given, tokens), clamp_rule=clamp)
+            haste = model._in_haste() if turn else {}
+            drawn = model.run(len(images), generator, clamp=(given, tokens), clamp_rule=clamp, **haste)
         filled = np.where(holes, codec.decode(drawn), images)
+        tokens = codec.encode(filled)
     name = f"{kind}/{rule}/{clamp}"
     return {name: filled, f"{name}/given": np.array(given.double().mean().item())}
 

@@ -10,11 +10,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from glauber.codec import ImageCodec
+from glauber.codec.vq import VQCodec
 
-RULES = ("cover", "paper", "again")
+RULES = ("cover", "paper", "turns")
 """cover: fill in every token whose square touches the hole; the hole is closed smoothly before the others are read.
 paper: read the tokens with the hole black and with the hole white, and keep those that agree.
-again: as cover; then read the tokens of the filled image, and fill in once more given these. Twice the time."""
+turns: as cover, in haste; then read the tokens of the filled image and fill in anew given these, some times, and at last with
+care. What was given at first was read around a hole; so it becomes what it is around the fill."""
+TURNS = 4
+"""So often in haste."""
+HASTE = 14
+"""Network calls of a hasty fill."""
 
 
 def read_mask(mask: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
@@ -35,6 +41,11 @@ def read_mask(mask: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
     if hole.all():
         raise ValueError("the mask is white all over, so nothing of the image would be kept; sample whole images instead")
     return hole
+
+
+def own_rule(codec: ImageCodec) -> str:
+    """What to do unless told: turns where tokens look beyond their own squares."""
+    return "turns" if isinstance(codec, VQCodec) else "cover"
 
 
 def given_tokens(codec: ImageCodec, image: np.ndarray, hole: np.ndarray, rule: str = "cover") -> tuple[Tensor, Tensor]:

@@ -29,7 +29,7 @@ from glauber.conditional import (
 )
 from glauber.conditional.speed import bfloat16, is_rounded, pays_in_bfloat16
 from glauber.infill import fill_text, fill_tokens, new_generator, require_text_codec, vary_text
-from glauber.inpaint import given_tokens, read_mask
+from glauber.inpaint import HASTE, TURNS, given_tokens, own_rule, read_mask
 from glauber.process import NoiseLaw, Process, Schedule
 from glauber.score import Windows, characters, cut, score_windows
 from glauber.storage import codec_part, load_strictly, pick, read_model, require_names, write_model
@@ -299,12 +299,13 @@ class Model(nn.Module):
         mask: "Image | np.ndarray",
         num: int | None = None,
         seed: int | None = None,
-        mask_rule: str = "cover",
+        mask_rule: str | None = None,
         **options: Any,
     ) -> Any:
         """Fill the white part of `mask` in: one PIL image, or a list of `num`. Pixels outside come back as they were.
 
-        A mask of another size is scaled. `mask_rule` says which tokens it frees, see `glauber.inpaint.RULES`.
+        A mask of another size is scaled. `mask_rule` says which tokens it frees, see `glauber.inpaint.RULES`; "turns" if it is
+        not given and the codec is a VQ network, else "cover".
         """
         codec = self._require_codec()
         if "clamp" in options:
@@ -313,19 +314,26 @@ class Model(nn.Module):
         if pixels.shape != codec.shape:
             raise ValueError(f"this model takes images of {_size(codec.shape)}, not of {_size(pixels.shape)}; bring it to that")
         hole = read_mask(np.asarray(mask), codec.shape[:2])
-        given, tokens = given_tokens(codec, pixels, hole, mask_rule)
+        rule = own_rule(codec) if mask_rule is None else mask_rule
+        given, tokens = given_tokens(codec, pixels, hole, rule)
         generator, rows = new_generator(seed), 1 if num is None else num
 
-        def fill(tokens: Tensor) -> np.ndarray:
+        def fill(tokens: Tensor, options: dict[str, Any]) -> np.ndarray:
             pictures = codec.decode(self.run(rows, generator, clamp=(given, tokens), **options))
             pictures[:, ~hole] = pixels[~hole]
             return pictures
 
-        pictures = fill(tokens)
-        if mask_rule == "again" and len(pictures):
-            pictures = fill(codec.encode(pictures))
-        images = self._as_images(pictures)
+        for _ in range(TURNS if rule == "turns" and rows else 0):
+            tokens = codec.encode(fill(tokens, options | self._in_haste()))
+        images = self._as_images(fill(tokens, options))
         return images[0] if num is None else images
+
+    def _in_haste(self) -> dict[str, Any]:
+        """Options for a fill that is not the last one: few calls, if the model can run such a chain."""
+        if self.network.config.conditioning == "time" or self.objective != "dense":
+            return {"on_step": None}
+        block = way_within(HASTE, self.process.length).schedule.block
+        return {"on_step": None, "sweeps": 1, "order": "random", "block": block}
 
     def infill(self, text: str, num: int | None = None, seed: int | None = None, **options: Any) -> Any:
         r"""Fill the gaps of a text in: one string, or a list of `num`. What is given comes back as it was, to the byte.

@@ -119,7 +119,8 @@ def infill(
         Path | None, typer.Option(help="What to fill in: white pixels of an image of any size, or true in a .npy.")
     ] = None,
     mask_rule: Annotated[
-        str | None, typer.Option(help="Which tokens white pixels free: cover, if not said; for VQ codecs also again, or paper.")
+        str | None,
+        typer.Option(help="Which tokens white pixels free: cover; for VQ codecs turns, if not said, or paper."),
     ] = None,
     outpaint: Annotated[
         str | None,

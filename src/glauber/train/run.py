@@ -28,7 +28,7 @@ from glauber.data import load_digits
 from glauber.data.writing import write
 from glauber.evaluate import bound
 from glauber.model import Model, load
-from glauber.process import Process
+from glauber.process import Process, Schedule
 from glauber.train.checkpoint import read_newest, write_checkpoint
 from glauber.train.loop import InMemory
 from glauber.train.parallel import ALONE, Shared, World, whole
@@ -109,9 +109,16 @@ def run(
     about = {"recipe": plan.name, "steps": trainer.step, "seconds": round(trainer.seconds, 1), "data": data.hash}
     about |= {"classes": list(data.classes)} if plan.network.classes else {}
     network = whole(trainer.average.network, world).eval()
-    model = Model(network, process, data.codec, plan.objective, plan.sampling, about)
+    model = Model(network, own_process(plan, process), data.codec, plan.objective, plan.sampling, about)
     saved = world.together(lambda: model.save(out / "model", overwrite=True) if world.first else None)
     return Outcome(trainer.step, True, saved)
+
+
+def own_process(plan: Recipe, process: Process) -> Process:
+    """The chain that a model runs unless told: it reads if it has learned to, which is best and takes one pass over a row."""
+    if not (plan.train.read_every and plan.network.reads and plan.objective == "dense"):
+        return process
+    return Process(Schedule.round_robin(process.length, process.length, 0.0, "right"), process.noise)
 
 
 def fit(plan: Recipe, data: Data) -> Recipe:
