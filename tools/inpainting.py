@@ -26,7 +26,7 @@ from glauber.codec import ImageCodec
 from glauber.codec.perceptual import Perceptual
 from glauber.codec.vq import to_signal
 from glauber.data.writing import write
-from glauber.inpaint import TURNS, closed, covered, given_tokens
+from glauber.inpaint import TURNS, closed, covered, given_tokens, haste
 from glauber.model import Model
 from glauber.pictures import FAINT, rows_with_names
 
@@ -67,8 +67,8 @@ def fills(model: Model, images: np.ndarray, kind: str, rule: str, clamp: str) ->
     generator, filled = torch.Generator().manual_seed(0), images
     for turn in reversed(range(1 + (TURNS if rule == "turns" else 0))):
         with low_precision(model):
-            haste = model._in_haste() if turn else {}
-            drawn = model.run(len(images), generator, clamp=(given, tokens), clamp_rule=clamp, **haste)
+            options = haste(model) if turn else {}
+            drawn = model.run(len(images), generator, clamp=(given, tokens), clamp_rule=clamp, **options)
         filled = np.where(holes, codec.decode(drawn), images)
         tokens = codec.encode(filled)
     name = f"{kind}/{rule}/{clamp}"

@@ -4,13 +4,19 @@ A token of a VQ codec looks beyond its own square, often over the whole image, s
 it. A rule says which tokens are given; none of them lets what the image holds inside the hole reach the tokens.
 """
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from glauber.chain.budget import way_within
 from glauber.codec import ImageCodec
 from glauber.codec.vq import VQCodec
+
+if TYPE_CHECKING:
+    from glauber.model import Model
 
 RULES = ("cover", "paper", "turns")
 """cover: fill in every token whose square touches the hole; the hole is closed smoothly before the others are read.
@@ -46,6 +52,14 @@ def read_mask(mask: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
 def own_rule(codec: ImageCodec) -> str:
     """What to do unless told: turns where tokens look beyond their own squares."""
     return "turns" if isinstance(codec, VQCodec) else "cover"
+
+
+def haste(model: "Model") -> dict[str, Any]:
+    """Options for a fill that is not the last one: few calls, if the model can run such a chain."""
+    if not model.any_schedule:
+        return {"on_step": None}
+    block = way_within(HASTE, model.process.length).schedule.block
+    return {"on_step": None, "sweeps": 1, "order": "random", "block": block}
 
 
 def given_tokens(codec: ImageCodec, image: np.ndarray, hole: np.ndarray, rule: str = "cover") -> tuple[Tensor, Tensor]:

@@ -29,7 +29,7 @@ from glauber.conditional import (
 )
 from glauber.conditional.speed import bfloat16, is_rounded, pays_in_bfloat16
 from glauber.infill import fill_text, fill_tokens, new_generator, require_text_codec, vary_text
-from glauber.inpaint import HASTE, TURNS, given_tokens, own_rule, read_mask
+from glauber.inpaint import TURNS, given_tokens, haste, own_rule, read_mask
 from glauber.process import NoiseLaw, Process, Schedule
 from glauber.score import Windows, characters, cut, score_windows
 from glauber.storage import codec_part, load_strictly, pick, read_model, require_names, write_model
@@ -189,8 +189,13 @@ class Model(nn.Module):
         way = way_within(calls, self.process.length)
         return Way(way.schedule.to(self.device), way.options)
 
+    @property
+    def any_schedule(self) -> bool:
+        """Whether it can run another schedule than its own."""
+        return self.network.config.conditioning != "time" and self.objective == "dense"
+
     def _require_any_schedule(self) -> None:
-        if self.network.config.conditioning == "time" or self.objective != "dense":
+        if not self.any_schedule:
             raise ValueError("a model told only the time, or not trained with the dense loss, runs on its own schedule alone")
 
     def sample_tokens(
@@ -324,16 +329,9 @@ class Model(nn.Module):
             return pictures
 
         for _ in range(TURNS if rule == "turns" and rows else 0):
-            tokens = codec.encode(fill(tokens, options | self._in_haste()))
+            tokens = codec.encode(fill(tokens, options | haste(self)))
         images = self._as_images(fill(tokens, options))
         return images[0] if num is None else images
-
-    def _in_haste(self) -> dict[str, Any]:
-        """Options for a fill that is not the last one: few calls, if the model can run such a chain."""
-        if self.network.config.conditioning == "time" or self.objective != "dense":
-            return {"on_step": None}
-        block = way_within(HASTE, self.process.length).schedule.block
-        return {"on_step": None, "sweeps": 1, "order": "random", "block": block}
 
     def infill(self, text: str, num: int | None = None, seed: int | None = None, **options: Any) -> Any:
         r"""Fill the gaps of a text in: one string, or a list of `num`. What is given comes back as it was, to the byte.
