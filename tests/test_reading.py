@@ -20,7 +20,7 @@ from enumeration import KERNELS, World, chi_square, index, random_law
 from torch import Tensor
 
 import glauber
-from glauber import Model, NoiseLaw, Oracle, Process, Schedule, Transformer, TransformerConfig, bound, dense, run_chain
+from glauber import Counted, Model, NoiseLaw, Oracle, Process, Schedule, Transformer, TransformerConfig, bound, dense, run_chain
 from glauber.codec import CharCodec
 from glauber.conditional import Cache, Denoiser, Reader, conditional_of
 from glauber.data import open_shards, prepare
@@ -153,9 +153,9 @@ class Counting:
         self.net, self.config, self.embed, self.begin = net, net.config, net.embed, net.begin
         self.read_slots: list[int] = []
 
-    def read(self, x: Tensor, cache: Cache) -> Tensor:
+    def read(self, x: Tensor, cache: Cache, slot: Tensor | None = None) -> Tensor:
         self.read_slots.append(x.shape[1])
-        return self.net.read(x, cache)
+        return self.net.read(x, cache, slot)
 
 
 @torch.no_grad()
@@ -183,6 +183,37 @@ def test_a_reader_goes_on_where_the_beginning_is_the_same_and_starts_anew_where_
     assert ask(x, 2) == [3]  # back
     assert ask(x[:2], 3) == [4]  # other rows
     assert ask(x.flip(0), 3) == [4]
+
+
+@EVERY_SHAPE
+@torch.no_grad()
+def test_read_together_slot_by_slot_the_answers_are_those_of_one_pass(shape):
+    net, x = network(5, 9, **shape), rows(3, 5, 9)
+    expected = net(*clean(x), reading=len(x)).log_softmax(-1)
+    together, cache = Reader(net).together(len(x)), Cache(net, len(x))
+    for site in range(9):
+        later = torch.where(torch.arange(9) < site, x, (x + 1) % 5)  # what stands there and after is not looked at
+        answer = together(*clean(later), torch.full((len(x), 1), site))
+        torch.testing.assert_close(answer[:, 0], expected[:, site], rtol=0, atol=1e-12)
+        answer = net.read(slots(net, x)[:, [site]], cache, torch.tensor([site])).log_softmax(-1)  # as it is recorded on a GPU
+        torch.testing.assert_close(answer, expected[:, site], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("options", [{}, {"top_p": 0.8}, {"temperature": 0.5}, {"labels": True}], ids=str)
+def test_rows_read_together_become_what_each_step_by_itself_makes_of_them(options):
+    net = network(5, 9)
+    process = Process(Schedule.round_robin(9, 9, 0.0, "right"), NoiseLaw.uniform(5))
+    counted, generator = Counted(Reader(net)), lambda: torch.Generator().manual_seed(0)
+    drawn = run_chain(counted, process, 40, generator=generator(), **options)
+    steps = []
+    seen = run_chain(Reader(net), process, 40, generator=generator(), on_step=lambda t, x: steps.append(t), **options)
+    assert torch.equal(drawn, seen)
+    assert (counted.calls, counted.rows, len(steps)) == (9, 360, 10)
+    # Where some sites are given, the others are still read given all before them.
+    clamp, ignore = {0: 2, 4: 1}, lambda t, x: None
+    some = [run_chain(Reader(net), process, 40, clamp=clamp, generator=generator(), on_step=see) for see in (None, ignore)]
+    assert torch.equal(*some)
+    assert bool((some[0][:, [0, 4]] == torch.tensor([2, 1])).all())
 
 
 def test_a_reader_refuses_several_sites_and_rows_that_ask_about_different_ones():

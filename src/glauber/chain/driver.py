@@ -93,7 +93,7 @@ def run_chain(
         on_step(t_start, x.clone())
     block = process.schedule.block
     times = range(t_start - block, stop - 1, -block)
-    if on_step is None and chain.goes_ahead and len(x) and len(times):
+    if on_step is None and len(x) and len(times) and chain.goes_ahead(times):
         return chain.go_ahead(x, times, ahead, generator, progress)
     with _bar(len(times), progress) as bar:
         for t in times:
@@ -173,22 +173,31 @@ class _Chain:
             new = torch.where(called, new.index_copy(0, asked, categorical(law, draw[asked])), new)
         return x.scatter(1, sites, torch.where(free, new, now))
 
-    @property
-    def goes_ahead(self) -> bool:
-        """Whether every row may go at its own pace, see `engine`: its coins alone must say where the network is needed."""
-        alike = isinstance(_inner(self.conditional), Reader)  # reads all rows together
-        return self._may_skip and self.kernel == "heat-bath" and not alike
+    def goes_ahead(self, times: range) -> bool:
+        """Whether every row may go at its own pace, see `engine`: its coins alone must say where the network is needed.
+
+        Rows that are read must go together. They do if each step needs the network: none is given or left out.
+        """
+        if isinstance(_inner(self.conditional), Reader):
+            whole = self.process.schedule.reading and len(times) == self.process.length
+            together = whole and not bool((self.given | self.absent).any())
+            if not together or not isinstance(_uncounted(self.conditional), Reader):
+                return False
+        return self._may_skip and self.kernel == "heat-bath"
 
     def go_ahead(self, x: Tensor, times: range, ahead: int, generator: Generator | None, progress: bool) -> Tensor:
         """`undo` for all times, the same tokens with as few calls as can be."""
         block, inner = self.process.schedule.block, _inner(self.conditional)
+        reads = isinstance(inner, Reader)
         # What a recorded call does in Python happens once; we only know of our own network that this is all right.
-        recorded = x.is_cuda and isinstance(inner, Denoiser) and isinstance(inner.network, Transformer)
-        chain = self
-        if recorded and isinstance(self.conditional, Counted):  # whose calls are counted below
-            chain = replace(self, conditional=self.conditional.function)
+        recorded = x.is_cuda and isinstance(inner, Denoiser | Reader) and isinstance(inner.network, Transformer)
+        chain, uncounted = self, recorded or reads  # what is counted, is then counted below
+        if reads:
+            chain, ahead = replace(self, conditional=inner.together(len(x))), 1
+        elif recorded:
+            chain = replace(self, conditional=_uncounted(self.conditional))
         check = not recorded and ahead == 1  # else the engine does: a guessed state may be one that cannot be
-        pays = recorded and find_spec("triton") is not None and self._pays(inner.network, x, times)
+        pays = recorded and not reads and find_spec("triton") is not None and self._pays(inner.network, x, times)
         faster = compiled(inner.network) if pays else nullcontext()
 
         def ask(rows: Tensor, x: Tensor, time: Tensor, sites: Tensor, S: Tensor, now: Tensor) -> Tensor:
@@ -203,7 +212,7 @@ class _Chain:
                 u = torch.stack([uniform((2, len(x), block), generator, source) for _ in part]).to(x.device)
                 steps = Walk(self.process, x, part[0] + block, u, ~(self.given | self.absent), self.labels, ahead)
                 x, calls, rows = walk(steps, ask, recorded, lambda total: _bar(total, progress))
-                if recorded and isinstance(self.conditional, Counted):
+                if uncounted and isinstance(self.conditional, Counted):
                     self.conditional.calls += calls
                     self.conditional.rows += rows
         return x
@@ -266,6 +275,10 @@ class _Chain:
     @property
     def _may_skip(self) -> bool:
         return self.skip and not self._on_mixture and not isinstance(self.conditional, StepLaw)
+
+
+def _uncounted(conditional: Any) -> Any:
+    return conditional.function if isinstance(conditional, Counted) else conditional
 
 
 def _inner(conditional: Any) -> Any:

@@ -78,11 +78,29 @@ class Reader:
         self.seen = slots
         return logits.double().log_softmax(-1)[:, None]
 
+    def together(self, rows: int) -> "ReaderTogether":
+        """For so many rows that are read from the first site to the last, none left out."""
+        return ReaderTogether(self.network, rows)
+
     def rows(self, x: Tensor) -> Tensor:
         """log P(x_j | x_0 .. x_{j-1}) of every token of clean rows, in one pass: (B, L) → (B, L)."""
         logits = self.network(x, torch.zeros_like(x[:, 0]), torch.ones_like(x, dtype=torch.float64), reading=len(x))
         found: Tensor = logits.double().log_softmax(-1).gather(-1, x[..., None]).squeeze(-1)
         return found
+
+
+class ReaderTogether:
+    """A `Reader` that is asked about each site once, in order. On a GPU it looks at no number outside of tensors, so that one
+    of its answers can be recorded, and replayed for all sites."""
+
+    def __init__(self, network: Transformer, rows: int):
+        self.network, self.cache = network, Cache(network, rows)
+
+    def __call__(self, x: Tensor, t: Tensor, survival: Tensor, sites: Tensor) -> Tensor:
+        """As `Conditional`, for one site, the same in all rows."""
+        left = F.pad(x, (1, 0), value=self.network.begin).gather(1, sites)  # what the slot that answers holds
+        slot = sites[0] if x.is_cuda else None  # on a CPU it is faster to count along, and to look at no empty slots
+        return self.network.read(left, self.cache, slot).double().log_softmax(-1)[:, None]
 
 
 class Classifier:

@@ -181,7 +181,7 @@ class Transformer(nn.Module):
             h, c = embedded, self.condition(t)
         return h if self.place is None else h + self._places(slice(None)), c
 
-    def _places(self, slots: slice) -> Tensor:
+    def _places(self, slots: slice | Tensor) -> Tensor:
         """The learned vectors of these slots; the first slot of a network that reads is no site and has none."""
         assert self.place is not None
         return (F.pad(self.place, (0, 0, 1, 0)) if self.config.reads else self.place)[slots]
@@ -197,12 +197,14 @@ class Transformer(nn.Module):
             block.compile()
         self.compiled = True
 
-    def read(self, x: Tensor, cache: "Cache") -> Tensor:
+    def read(self, x: Tensor, cache: "Cache", slot: Tensor | None = None) -> Tensor:
         """Go on reading, without going over what the cache holds; what `forward` says of rows that are read.
 
         Args:
             x: (B, n) the tokens of the next slots: `begin`, then those of the sites 0, 1, ... The cache then holds them too.
                 The first piece may be of any length, the others are one slot.
+            slot: (1,) the number of the next slot, where that must be a tensor: reading one slot then is the same work for
+                every slot, and can be recorded. The cache does not count along.
 
         Returns:
             (B, V) logits of the token to come.
@@ -211,15 +213,15 @@ class Transformer(nn.Module):
             raise ValueError(UNREAD)
         if cache.filled and x.shape[1] != 1:
             raise ValueError(f"reading goes on by one slot at a time once something is read, not by {x.shape[1]}")
-        per_site, c = self.condition(torch.ones_like(x, dtype=torch.float64))
+        per_site, c = self.condition(torch.ones(1, 1, dtype=torch.float64, device=x.device))  # the same for every slot and row
         h = self.embed(x) + per_site
-        here = slice(cache.filled, cache.filled + x.shape[1])
+        here = slice(cache.filled, cache.filled + x.shape[1]) if slot is None else slot
         if self.place is not None:
             h = h + self._places(here)
         cos, sin = self.get_buffer("cos")[here], self.get_buffer("sin")[here]
         for number, block in enumerate(self.blocks):
-            h = block(h, c, cos, sin, len(x), cache.of(number))
-        cache.filled += x.shape[1]
+            h = block(h, c, cos, sin, len(x), cache.of(number, slot))
+        cache.filled += x.shape[1] if slot is None else 0
         return self._answer(h[:, -1:], c, None)[:, 0]
 
     def _answer(self, h: Tensor, c: Tensor, readout: Readout | None) -> Tensor:
@@ -295,9 +297,7 @@ class Block(nn.Module):
     def attend(self, h: Tensor, cos: Tensor, sin: Tensor, reading: int, past: "Past | None") -> Tensor:
         q, k, v = self.qkv(h).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # each (B, heads, L, D/heads)
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
-        if past is not None:
-            k, v, reading = *past.extended(k, v), reading if past.filled == 0 else 0  # one new slot sees all that there is
-        mixed = mix(q, k, v, reading)
+        mixed = mix(q, k, v, reading) if past is None else past.extended(q, k, v, reading)
         projected: Tensor = self.out(mixed.transpose(1, 2).flatten(-2))
         return projected
 
@@ -312,28 +312,37 @@ def mix(q: Tensor, k: Tensor, v: Tensor, reading: int) -> Tensor:
 
 
 class Past(NamedTuple):
-    """The keys and values of one block, (B, heads, slots, D/heads), of which `filled` are there."""
+    """The keys and values of one block, (B, heads, slots, D/heads), of which `filled` are there, or those before `slot`."""
 
     keys: Tensor
     values: Tensor
     filled: int
+    slot: Tensor | None = None
 
-    def extended(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        end = self.filled + k.shape[2]
-        self.keys[:, :, self.filled : end], self.values[:, :, self.filled : end] = k, v
-        return self.keys[:, :, :end], self.values[:, :, :end]
+    def extended(self, q: Tensor, k: Tensor, v: Tensor, reading: int) -> Tensor:
+        """Attention of what is new to itself and to all that there is; the past then holds it, too."""
+        if self.slot is None:
+            end = self.filled + k.shape[2]
+            self.keys[:, :, self.filled : end], self.values[:, :, self.filled : end] = k, v
+            return mix(q, self.keys[:, :, :end].to(q.dtype), self.values[:, :, :end].to(q.dtype), 0 if self.filled else reading)
+        self.keys.index_copy_(2, self.slot, k.to(self.keys.dtype))
+        self.values.index_copy_(2, self.slot, v.to(self.values.dtype))
+        there = torch.arange(self.keys.shape[2], device=q.device) <= self.slot
+        return F.scaled_dot_product_attention(q, self.keys.to(q.dtype), self.values.to(q.dtype), attn_mask=there[None])
 
 
 class Cache:
-    """What a network that reads has read of B rows: the keys and values of each block."""
+    """What a network that reads has read of B rows: the keys and values of each block, in the precision of its products."""
 
     def __init__(self, network: Transformer, rows: int):
         config, like = network.config, network.embed.weight
         shape = (config.layers, rows, config.heads, config.length + 1, config.width // config.heads)
-        self.keys, self.values, self.filled = like.new_empty(shape), like.new_empty(shape), 0
+        device = like.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else like.dtype
+        self.keys, self.values, self.filled = like.new_zeros(shape, dtype=dtype), like.new_zeros(shape, dtype=dtype), 0
 
-    def of(self, block: int) -> Past:
-        return Past(self.keys[block], self.values[block], self.filled)
+    def of(self, block: int, slot: Tensor | None = None) -> Past:
+        return Past(self.keys[block], self.values[block], self.filled, slot)
 
 
 def modulate(h: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
