@@ -2,11 +2,11 @@
 
     python tools/images.py card --images TRAIN --recipe fashion --out OUT [--seconds 80] [--grey] ...
     python tools/images.py judge --train TRAIN.npy --test TEST.npy --out OUT --features inception.safetensors
-    python tools/images.py pictures --train TRAIN.npy --out OUT
+    python tools/images.py pictures --train TRAIN.npy --test TEST.npy --out OUT
 
-TRAIN is a folder of images, TRAIN.npy the same as an array. `card` trains and samples, on a GPU if there is one; `judge` scores
-what it left, and `pictures` shows it. The first two may be interrupted: called again they go on from where they were.
-tools/inpainting.py judges fills.
+TRAIN is a folder of images; TRAIN.npy holds those to compare with, TEST.npy held-out ones. `card` trains and samples; `judge`
+scores what it left; `pictures` shows it, and fills of held-out images. A GPU is used if there is one. The first two may be
+interrupted: called again they go on from where they were. tools/inpainting.py judges fills.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from inpainting import hole
 from language import low_precision
 
 from glauber import Model, load
@@ -33,8 +34,9 @@ from glauber.train.recipe import recipe
 from glauber.train.run import run, shards_data
 from glauber.train.settings import apply_settings, parse_settings
 
-METHODS = ("ggm", "ar", "mdlm")
+METHODS = "ggm,ar,mdlm"
 ROWS = 1000  # sampled at once
+FILLED = 8  # held-out images in the picture of fills
 
 
 def codec(args: argparse.Namespace) -> None:
@@ -62,7 +64,12 @@ def train(args: argparse.Namespace, method: str) -> Model:
     """A model of the method, in OUT/METHOD; all of them for the same time on the same tokens."""
     settings = {"method": method, "train.seconds": args.seconds, "train.steps": 10**7, **parse_settings(args.set)}
     run(apply_settings(recipe(args.recipe), settings), shards_data(args.out / "data"), args.out / method, resume=True)
-    return load(args.out / method, "cuda" if torch.cuda.is_available() else "cpu")
+    return loaded(args.out / method)
+
+
+def loaded(folder: Path) -> Model:
+    """On a GPU if there is one."""
+    return load(folder, "cuda" if torch.cuda.is_available() else "cpu")
 
 
 def ways(method: str, length: int) -> dict[str, dict[str, Any]]:
@@ -126,17 +133,31 @@ def judge(args: argparse.Namespace) -> None:
         print(f"| {name} | {report['samples']['number']} | {' | '.join(f'{figure:.3f}' for figure in figures)} |")
 
 
+def fills(model: Model, images: np.ndarray) -> np.ndarray:
+    """Six for each image: what is given of it, its centre or its upper half being gone in turn; four fills; the truth."""
+    shown = []
+    for k, image in enumerate(images):
+        gone = hole(("centre", "top")[k % 2], k, image.shape[0])
+        given = image.copy()
+        given[gone] = 128
+        shown += [given, *map(np.asarray, model.inpaint(image, gone, num=4, seed=0)), image]
+    return np.stack(shown)
+
+
 def pictures(args: argparse.Namespace) -> None:
-    """OUT/NAME.png, the first 64 of every set of samples, and OUT/NAME-nearest.png: eight, each beside its five nearest."""
-    known = read_images(args.train)
+    """In OUT: NAME.png, 64 of every set of samples; NAME-nearest.png, eight, each beside its five nearest; inpainting.png."""
+    known, held = read_images(args.train), read_images(args.test)
+    scale = max(1, 64 // known.shape[0])
     for name, report in json.loads((args.out / "images.json").read_text())["samples"].items():
         if not (args.out / f"samples-{name}.npy").is_file():
             continue  # the test images
         drawn, near = read_images(args.out / f"samples-{name}.npy"), report["nearest"]
-        grid(in_colour(drawn.read(range(64))), 16, 2).save(args.out / f"{name}.png")
+        grid(in_colour(drawn.read(range(64))), 16, scale).save(args.out / f"{name}.png")
         beside = zip(near["shown"], near["neighbours"], strict=True)
         rows = [in_colour(images) for k, others in beside for images in (drawn.read([k]), known.read(others))]
-        grid(np.concatenate(rows), len(rows[0]) + len(rows[1]), 2).save(args.out / f"{name}-nearest.png")
+        grid(np.concatenate(rows), len(rows[0]) + len(rows[1]), scale).save(args.out / f"{name}-nearest.png")
+    shown = fills(loaded(args.out / "ggm"), held.read(range(min(FILLED, held.number))))
+    grid(in_colour(shown), 6, scale).save(args.out / "inpainting.png")
 
 
 def main() -> None:
@@ -147,6 +168,7 @@ def main() -> None:
     for name in ("images", "train", "test", "features"):
         parser.add_argument(f"--{name}", type=Path)
     parser.add_argument("--recipe", default="fashion")
+    parser.add_argument("--methods", default=METHODS)
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--seconds", type=float, default=80.0)
     of_codec = {"size": 28, "factor": 2, "codes": 256, "width": 24, "steps": 3000, "batch": 256}
@@ -161,7 +183,7 @@ def main() -> None:
         return
     codec(args)
     tokens(args)
-    for method in METHODS:
+    for method in args.methods.split(","):
         model = train(args, method)
         for name, options in ways(method, model.process.length).items():
             sample(name, model, args.out, args.number, **options)
