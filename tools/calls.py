@@ -2,11 +2,14 @@
 
     python tools/calls.py --model novels --out OUT [--number 64]
     python tools/language.py judge --data DATA --test TEST.txt --out OUT --train TRAIN.txt --judge MODEL
+    python tools/calls.py --out OUT --table
 
-The first goes on after an interruption, and so does the second, whose table it then is.
+The first goes on after an interruption, and so does the second. The third prints the table, and draws OUT/calls.png: quality
+against calls, and against seconds.
 """
 
 import argparse
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +32,8 @@ class Way(NamedTuple):
     name: str
     schedule: Schedule
     options: dict[str, Any]
+    polish: int = 0
+    """How many calls to draw the doubtful sites anew; none if 0."""
 
 
 def ways(L: int) -> Iterator[Way]:
@@ -46,6 +51,35 @@ def ways(L: int) -> Iterator[Way]:
                 for options in ({}, {"labels": True}, {"kernel": "reversal"})[: 1 if sweeps == 1 else 3]:
                     how = " ".join(["labelled" if "labels" in options else "", str(options.get("kernel", ""))]).strip()
                     yield Way(f"calls {calls}, {sweeps} sweeps, {order}, block {block} {how}".strip(), schedule, options)
+                if sweeps == 2 and order == "onward":
+                    yield Way(f"calls {calls}, 2 sweeps, onward, block {block} first labelled", schedule, {"labels": "first"})
+        if part > 2:  # half of the budget for all sites, a quarter to draw the doubtful ones anew
+            schedule = Schedule.round_robin(L, L, "linear", "onward", 2 * L // calls)
+            yield Way(f"calls {calls}, 1 sweeps, onward, block {2 * L // calls} polished", schedule, {}, calls // 4)
+
+
+def run(model: Model, counted: Counted, way: Way, number: int) -> torch.Tensor:
+    """The samples of a way."""
+    process = Process(way.schedule, model.process.noise).to(model.device)
+    generator, L = torch.Generator().manual_seed(0), way.schedule.length
+    if way.options.get("labels") != "first":
+        x = run_chain(counted, process, number, generator=generator, **way.options)
+        return x if not way.polish else polished(model, counted, x, way.polish, generator)
+    x = run_chain(counted, process, number, generator=generator, labels=True, stop=L)
+    noise = process.noise.sample(x.shape, generator)
+    return run_chain(counted, process, start=(torch.where(x == process.noise.mask, noise, x), L), generator=generator)
+
+
+def polished(model: Model, counted: Counted, x: torch.Tensor, calls: int, generator: torch.Generator) -> torch.Tensor:
+    """The rows, with the eighth of their sites whose tokens the network doubts most drawn anew, given the others."""
+    L = x.shape[1]
+    survival = torch.full(x.shape, 7 / 8, dtype=torch.float64, device=x.device)  # as if so many were still right
+    law = model.network(x, torch.zeros_like(x[:, 0]), survival).log_softmax(-1)
+    counted.calls, counted.rows = counted.calls + 1, counted.rows + len(x)
+    doubtful = law.gather(-1, x[..., None]).squeeze(-1).argsort(1)[:, : L // 8]
+    sure = torch.ones_like(x, dtype=torch.bool).scatter(1, doubtful, False)
+    process = Process(Schedule.round_robin(L, L, 0.0, "onward", L // calls), model.process.noise).to(model.device)
+    return run_chain(counted, process, len(x), clamp=(sure, x), generator=generator)
 
 
 def draw(model: Model, way: Way, out: Path, number: int) -> None:
@@ -54,19 +88,80 @@ def draw(model: Model, way: Way, out: Path, number: int) -> None:
     if (folder / way.name.replace(" ", "_") / "00000.json").is_file():
         return
     began, counted = time.perf_counter(), Counted(Denoiser(model.network))
-    process = Process(way.schedule, model.process.noise).to(model.device)
-    with low_precision(model):
-        x = run_chain(counted, process, number, generator=torch.Generator().manual_seed(0), **way.options)
+    with torch.no_grad(), low_precision(model):
+        x = run(model, counted, way, number)
     keep_samples(folder, way.name, 0, x, counted.rows / number, began)
 
 
+class Judged(NamedTuple):
+    """What the judge said of a way."""
+
+    budget: int
+    kind: str
+    calls: float
+    seconds: float
+    perplexity: float
+    entropy: float
+
+
+def judged(out: Path) -> tuple[list[Judged], float]:
+    """All ways, and the perplexity of real text."""
+    parts = [json.loads(file.read_text()) for file in (out / "samples").glob("*/00000.json")]
+    seconds = {part["name"]: part["seconds"] for part in parts}
+    found, rows = json.loads((out / "language.json").read_text())["samples"], []
+    for name, report in found.items():
+        budget, sweeps, order, block = name.removeprefix("calls ").split(", ")
+        order, how = order.replace("right", "onward"), " ".join(block.split()[2:])  # blocks of one site are the same in both
+        side = report["samples"]
+        figures = report["calls"], seconds[name], side["judges"][0]["perplexity"], side["entropy"]
+        kind = f"{sweeps}, {order}, {how}".strip(", ").replace("1 sweeps", "1 sweep")
+        rows.append(Judged(int(budget), kind, *figures))
+    return rows, next(iter(found.values()))["reference"]["judges"][0]["perplexity"]
+
+
+def table(out: Path) -> None:
+    """What docs/sampling.md shows: the perplexity by kind of chain and budget; the same as a picture."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import NullFormatter
+
+    rows, real = judged(out)
+    budgets = sorted({row.budget for row in rows})
+    print(f"| | {' | '.join(map(str, budgets))} |\n|---|{'---:|' * len(budgets)}")
+    for kind in sorted({row.kind for row in rows}, key=lambda kind: min(row.perplexity for row in rows if row.kind == kind)):
+        cells = {row.budget: f"{row.perplexity:.0f}" for row in rows if row.kind == kind}
+        print(f"| {kind} | {' | '.join(cells.get(budget, '') for budget in budgets)} |")
+    print(f"entropy {min(row.entropy for row in rows):.2f} to {max(row.entropy for row in rows):.2f}; real text {real:.1f}")
+    figure = Figure(figsize=(9, 3.8), layout="constrained")
+    of_calls, of_seconds = figure.subplots(1, 2, sharey=True)
+    for order, colour in (("random", "#8c8c96"), ("strided", "#3c78b4"), ("onward", "#f07828")):
+        for polish, marker in ((False, "o"), (True, "*")):
+            chosen = [row for row in rows if order in row.kind and ("polished" in row.kind) == polish]
+            look = {"color": colour, "marker": marker, "s": 60 if polish else 14, "label": order + ", polished" * polish}
+            for axes, across in ((of_calls, "calls"), (of_seconds, "seconds")) if chosen else ():
+                axes.scatter([getattr(row, across) for row in chosen], [row.perplexity for row in chosen], **look)
+    for axes in (of_calls, of_seconds):
+        axes.axhline(real, color="#1e1e24", linewidth=1, linestyle=":", label="real text")
+        axes.set(xscale="log", yscale="log")
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    of_calls.set_xticks(budgets, list(map(str, budgets)))
+    of_calls.set(xlabel="network calls of a sample", ylabel="judge's perplexity")
+    of_seconds.set_xlabel("seconds of all samples of a chain")
+    of_seconds.set_xticks([0.2, 0.5, 1, 2, 5], ["0.2", "0.5", "1", "2", "5"])
+    of_seconds.legend()
+    figure.savefig(out / "calls.png", dpi=110)
+
+
 def main() -> None:
-    """Read the arguments; sample every way."""
+    """Read the arguments; sample every way, or show what the judge said of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="novels")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--number", type=int, default=64)
+    parser.add_argument("--table", action="store_true")
     args = parser.parse_args()
+    if args.table:
+        table(args.out)
+        return
     model = load(args.model, "cuda" if torch.cuda.is_available() else "cpu")
     for way in ways(model.process.length):
         draw(model, way, args.out, args.number)

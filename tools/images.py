@@ -35,6 +35,7 @@ from glauber.train.run import run, shards_data
 from glauber.train.settings import apply_settings, parse_settings
 
 METHODS = "ggm,ar,mdlm"
+NEEDED = {"card": ("images",), "judge": ("train", "test", "features"), "pictures": ("train", "test")}
 ROWS = 1000  # sampled at once
 FILLED = 8  # held-out images in the picture of fills
 
@@ -163,7 +164,7 @@ def pictures(args: argparse.Namespace) -> None:
 def main() -> None:
     """Read the arguments; do the stage."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("stage", choices=("card", "judge", "pictures"))
+    parser.add_argument("stage", choices=tuple(NEEDED))
     parser.add_argument("--out", type=Path, required=True)
     for name in ("images", "train", "test", "features"):
         parser.add_argument(f"--{name}", type=Path)
@@ -177,6 +178,9 @@ def main() -> None:
     for name in ("grey", "adversarial"):
         parser.add_argument(f"--{name}", action="store_true")
     args = parser.parse_args()
+    for name in NEEDED[args.stage]:
+        if getattr(args, name) is None:
+            parser.error(f"{args.stage} needs --{name}")
     args.out.mkdir(parents=True, exist_ok=True)
     if args.stage != "card":
         {"judge": judge, "pictures": pictures}[args.stage](args)

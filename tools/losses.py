@@ -55,40 +55,49 @@ def curve(args: argparse.Namespace, objective: str, conditioning: str, rate: flo
     return {"objective": objective, "conditioning": conditioning, "rate": rate, "curve": points}
 
 
-def sooner(dense: dict[str, Any], other: dict[str, Any]) -> float:
-    """The other run's time over the time at which the dense one was where the other ended, between two of its marks."""
-    goal, end = other["curve"][-1]["bits_per_token"], other["curve"][-1]["seconds"]
+def sooner(dense: dict[str, Any], other: dict[str, Any], clock: str = "seconds") -> float:
+    """How many times sooner the dense loss was where the other one ended, by seconds or by "step"; nan if it never was."""
+    goal, end = other["curve"][-1]["bits_per_token"], other["curve"][-1][clock]
     before = None
     for point in dense["curve"]:
         if point["bits_per_token"] <= goal:
             if before is None:
-                return float(end / point["seconds"])
-            a, b = (math.log(p["seconds"]) for p in (before, point))
+                return float(end / point[clock])
+            a, b = (math.log(p[clock]) for p in (before, point))
             share = (before["bits_per_token"] - goal) / (before["bits_per_token"] - point["bits_per_token"])
             return float(end / math.exp(a + share * (b - a)))
         before = point
     return float("nan")
 
 
-def tell(runs: list[dict[str, Any]]) -> None:
-    """The best run of each loss, and the factors."""
+def best_runs(runs: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Of each loss, told the time or the survival, the run at its best rate."""
     best: dict[tuple[str, str], dict[str, Any]] = {}
     for run in runs:
         key = run["objective"], run["conditioning"]
         if key not in best or run["curve"][-1]["bits_per_token"] < best[key]["curve"][-1]["bits_per_token"]:
             best[key] = run
-    print("| loss | told | best rate | bits per token | steps | the dense loss was there |\n|---|---|---|---|---|---|")
+    return best
+
+
+def tell(runs: list[dict[str, Any]]) -> None:
+    """The best run of each loss, and the factors."""
+    best = best_runs(runs)
+    print("| loss | told | best rate | bits per token | steps | the dense loss was there | in steps |")
+    print("|---|---|---|---|---|---|---|")
     for (objective, conditioning), run in sorted(best.items()):
-        factor = sooner(best["dense", conditioning], run) if ("dense", conditioning) in best else float("nan")
-        end = run["curve"][-1]
-        words = "" if objective == "dense" else f"{factor:.1f} × sooner"
+        words, end = ["", ""], run["curve"][-1]
+        if objective != "dense" and ("dense", conditioning) in best:
+            factors = [sooner(best["dense", conditioning], run, clock) for clock in ("seconds", "step")]
+            words = ["never" if math.isnan(factor) else f"{factor:.1f} × sooner" for factor in factors]
         if end["bits_per_token"] > run["curve"][0]["bits_per_token"] - LEARNED:
-            words = "it learned nothing"  # a classifier begins with the law of the noise
-        print(f"| {objective} | {conditioning} | {run['rate']:g} | {end['bits_per_token']:.3f} | {end['step']} | {words} |")
+            words = ["it learned nothing", ""]  # a classifier begins with the law of the noise
+        figures = f"{run['rate']:g} | {end['bits_per_token']:.3f} | {end['step']}"
+        print(f"| {objective} | {conditioning} | {figures} | {' | '.join(words)} |")
 
 
 def draw(runs: list[dict[str, Any]], path: Path) -> None:
-    """The curves, dense in full colour."""
+    """The curves, in full colour those at the best rates."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -96,11 +105,14 @@ def draw(runs: list[dict[str, Any]], path: Path) -> None:
 
     figure, axes = plt.subplots(figsize=(7, 4.2))
     colours = dict(zip(LOSSES, ("tab:red", "tab:orange", "tab:blue"), strict=True))
+    best = best_runs(runs)
     for run in runs:
+        chosen = run is best[run["objective"], run["conditioning"]]
         seconds, bits = zip(*((p["seconds"], p["bits_per_token"]) for p in run["curve"]), strict=True)
         style = "-" if run["conditioning"] == "survival" else "--"
-        label = f"{run['objective']}, told the {run['conditioning']}, rate {run['rate']:g}"
-        axes.plot(seconds, bits, style, color=colours[run["objective"]], label=label, linewidth=1.2)
+        label = f"{run['objective']}, told the {run['conditioning']}, rate {run['rate']:g}" if chosen else None
+        look = {"linewidth": 1.6} if chosen else {"linewidth": 0.8, "alpha": 0.25}
+        axes.plot(seconds, bits, style, color=colours[run["objective"]], label=label, **look)
     axes.set(xscale="log", xlabel="seconds of training", ylabel="bound, bits per token")
     axes.legend(fontsize=7)
     figure.tight_layout()
@@ -122,9 +134,11 @@ def main() -> None:
     args = parser.parse_args()
     varied = ("rates", "conditionings", "losses")
     numbers = {name: value for name, value in vars(args).items() if not isinstance(value, Path) and name not in varied}
+    shards = open_shards(args.data)
+    numbers |= {"data": shards.hash, "length": shards.length}
     before = json.loads(args.out.read_text()) if args.out.is_file() else {"settings": numbers, "runs": []}
     if before["settings"] != numbers:
-        raise SystemExit(f"{args.out} holds runs with other settings; name another file")
+        raise SystemExit(f"{args.out} holds runs with other settings or data; name another file")
     runs: list[dict[str, Any]] = before["runs"]
     done = {(run["objective"], run["conditioning"], run["rate"]) for run in runs}
     for conditioning in args.conditionings.split(","):
