@@ -18,9 +18,11 @@ import torch.nn.functional as F
 from driving import driver_step
 from enumeration import KERNELS, World, chi_square, index, random_law
 from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import glauber
 from glauber import Counted, Model, NoiseLaw, Oracle, Process, Schedule, Transformer, TransformerConfig, bound, dense, run_chain
+from glauber.chain import driver
 from glauber.codec import CharCodec
 from glauber.conditional import Cache, Denoiser, Reader, conditional_of
 from glauber.data import open_shards, prepare
@@ -199,8 +201,36 @@ def test_read_together_slot_by_slot_the_answers_are_those_of_one_pass(shape):
         torch.testing.assert_close(answer, expected[:, site], rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("options", [{}, {"top_p": 0.8}, {"temperature": 0.5}, {"labels": True}], ids=str)
-def test_rows_read_together_become_what_each_step_by_itself_makes_of_them(options):
+@EVERY_SHAPE
+@torch.no_grad()
+def test_reading_a_slot_by_its_number_is_the_same_work_for_every_slot(shape):
+    """Traced once and repeated, as a recording is: all that differs between slots stands in tensors."""
+    net, x = network(5, 9, **shape), rows(3, 5, 9)
+    expected = net(*clean(x), reading=len(x))
+    token, slot, cache = slots(net, x)[:, :1].clone(), torch.zeros(1, dtype=torch.int64), Cache(net, len(x))
+    repeat = make_fx(lambda: net.read(token, cache, slot))()
+    for site in range(9):
+        token.copy_(slots(net, x)[:, [site]])
+        slot.fill_(site)
+        torch.testing.assert_close(repeat(), expected[:, site], rtol=0, atol=1e-12)
+
+
+@torch.no_grad()
+def test_keys_and_values_are_kept_in_the_precision_of_the_products():
+    net, x = network(5, 9), rows(3, 5, 9)
+    expected = net(*clean(x), reading=len(x)).log_softmax(-1)
+    with torch.autocast("cpu", torch.bfloat16):  # which leaves float64 alone
+        assert Cache(network(5, 9).float(), 3).keys.dtype == torch.bfloat16
+        together = Reader(net).together(len(x))
+        for site in range(9):
+            answer = together(*clean(x), torch.full((len(x), 1), site))
+            torch.testing.assert_close(answer[:, 0], expected[:, site], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("window", [2**24, 3 * 2 * 40])  # random numbers for all steps at once, or for three
+@pytest.mark.parametrize("options", [{}, {"top_p": 0.8}, {"temperature": (1.5, 0.5)}, {"labels": True}], ids=str)
+def test_rows_read_together_become_what_each_step_by_itself_makes_of_them(options, window, monkeypatch):
+    monkeypatch.setattr(driver, "WINDOW", window)
     net = network(5, 9)
     process = Process(Schedule.round_robin(9, 9, 0.0, "right"), NoiseLaw.uniform(5))
     counted, generator = Counted(Reader(net)), lambda: torch.Generator().manual_seed(0)

@@ -29,7 +29,7 @@ Guidance = Annotated[
 ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="novels, a run's or a model's folder, or a hub id owner/name.")]
 Seed = Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Give one to get the same result again.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for programs.")]
-Force = Annotated[bool, typer.Option("--force", help="Write into a folder that is not empty.")]
+Force = Annotated[bool, typer.Option("--force", help="Write into a folder that is not empty, or replace a file.")]
 Sweeps = Annotated[int | None, typer.Option(help="Visits per site; the model's own number if not given.")]
 Block = Annotated[int | None, typer.Option(help="Sites re-sampled at once: faster, no longer exact.")]
 Order = Annotated[str | None, typer.Option(help="Order of the sites: left, right, random, strided or onward.")]

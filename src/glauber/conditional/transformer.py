@@ -338,7 +338,8 @@ class Cache:
         config, like = network.config, network.embed.weight
         shape = (config.layers, rows, config.heads, config.length + 1, config.width // config.heads)
         device = like.device.type
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else like.dtype
+        cast = torch.is_autocast_enabled(device) and like.dtype != torch.float64  # which autocast leaves as it is
+        dtype = torch.get_autocast_dtype(device) if cast else like.dtype
         self.keys, self.values, self.filled = like.new_zeros(shape, dtype=dtype), like.new_zeros(shape, dtype=dtype), 0
 
     def of(self, block: int, slot: Tensor | None = None) -> Past:
