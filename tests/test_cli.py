@@ -215,6 +215,28 @@ def test_many_texts_are_filled_line_by_line(texts, tmp_path):
     assert_refused(run("infill", texts, "--texts", source), "line 2 of")
 
 
+def test_filling_many_texts_goes_on_where_it_was_killed(texts, tmp_path):
+    lines = [{"text": f"[[2]] was the {k} [[3]]"} for k in ("best", "worst", "age", "end")]
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_text("\n".join(map(json.dumps, lines)))
+    arguments = ("infill", texts, "--texts", source, "--seed", 0, "--out", out)
+    assert run(*arguments).returncode == 0
+    expected = out.read_bytes()
+    out.unlink()
+    stopped = commands.glauber(*arguments, limit=len(expected) // 2)  # within a line, as a full disk does
+    assert stopped.returncode != 0
+    (part,) = tmp_path.glob("out.jsonl.*.part")
+    assert 0 < part.stat().st_size < len(expected)
+    assert not out.exists()
+    done = json.dumps({**lines[0], "texts": ["kept"]}).encode() + b"\n"
+    part.write_bytes(done + expected.splitlines()[1][:5])  # a whole line, which is not made again, and half of one, which is
+    assert run("infill", texts, "--texts", source, "--seed", 1, "--out", tmp_path / "other.jsonl").returncode == 0
+    assert part.exists()  # another question does not touch it
+    assert run(*arguments).returncode == 0
+    assert out.read_bytes().splitlines() == [done.strip(), *expected.splitlines()[1:]]
+    assert not part.exists()
+
+
 def test_tokens_are_filled_from_arrays_into_an_array(tokens, tmp_path):
     x, mask = np.arange(16).reshape(1, 16) % 4, np.arange(16) < 3
     np.save(tmp_path / "x.npy", x)

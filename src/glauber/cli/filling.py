@@ -1,5 +1,6 @@
 """What `infill` does with files: images, tokens, lines of text."""
 
+import hashlib
 import io
 import json
 import sys
@@ -14,7 +15,7 @@ from tqdm.auto import tqdm
 from glauber.cli.common import open_image
 from glauber.cli.watching import view
 from glauber.codec import is_image_codec
-from glauber.data.writing import replacing, write
+from glauber.data.writing import write
 from glauber.infill import Filled, fill_text, read_template, require_text_codec
 from glauber.inpaint import placed
 from glauber.model import Model
@@ -80,7 +81,10 @@ def infill_text(
 def infill_lines(
     loaded: Model, path: Path, out: Path | None, num: int, seed: int | None, as_json: bool, **options: Any
 ) -> None:
-    """Each line's texts: on the screen as soon as they are there, in a file when all are. Line k has the seed `seed + k`."""
+    """Each line's texts: on the screen as soon as they are there, in a file when all are. Line k has the seed `seed + k`.
+
+    Until then the file's lines stand in one beside it, from which the same command goes on.
+    """
     records = _read_lines(path)
     codec = require_text_codec(loaded)
     for number, record in enumerate(records, 1):
@@ -88,15 +92,41 @@ def infill_lines(
             read_template(record["text"], codec, loaded.process.length)
         except ValueError as error:
             raise ValueError(f"line {number} of {path}: {error}") from None
-    with replacing(out) if out is not None else nullcontext(sys.stdout.buffer) as file:
-        for k, record in enumerate(tqdm(records, desc="infill", unit="text", delay=2.0, leave=False, dynamic_ncols=True)):
-            filled = fill_text(
-                loaded, record["text"], num, None if seed is None else seed + k, probabilities=as_json, **options
-            )
-            file.write(json.dumps({**record, **_fills(filled, as_json)}, ensure_ascii=False).encode() + b"\n")
-            file.flush()
+    part, done = Path(), 0
     if out is not None:
+        part = out.with_name(f"{out.name}.{_digest(loaded, records, num, seed, as_json, options)}.part")
+        done = _lines_in(part)
+    bar = tqdm(total=len(records), initial=done, desc="infill", unit="text", delay=2.0, leave=False, dynamic_ncols=True)
+    try:
+        with bar, nullcontext(sys.stdout.buffer) if out is None else part.open("ab") as file:
+            for k, record in list(enumerate(records))[done:]:
+                own = None if seed is None else seed + k
+                filled = fill_text(loaded, record["text"], num, own, probabilities=as_json, **options)
+                file.write(json.dumps({**record, **_fills(filled, as_json)}, ensure_ascii=False).encode() + b"\n")
+                file.flush()
+                bar.update()
+    except KeyboardInterrupt:
+        if out is not None:
+            print(f"glauber: {_lines_in(part)} of {len(records)} are in {part}; the same command goes on", file=sys.stderr)
+        raise
+    if out is not None:
+        part.replace(out)
         print(f"{len(records)} text{'s' * (len(records) > 1)} in {out}")
+
+
+def _digest(loaded: Model, *asked: Any) -> str:
+    """Of a model and what it was asked."""
+    weights = sum(parameter.detach().double().sum().item() for parameter in loaded.network.parameters())
+    return hashlib.sha256(json.dumps([loaded.config(), weights, *asked], default=str).encode()).hexdigest()[:8]
+
+
+def _lines_in(part: Path) -> int:
+    """How many lines are whole; what was cut off in the middle is taken away."""
+    content = part.read_bytes() if part.is_file() else b""
+    whole = content[: content.rfind(b"\n") + 1]
+    if whole != content:
+        part.write_bytes(whole)
+    return whole.count(b"\n")
 
 
 def _fills(filled: list[Filled], as_json: bool) -> dict[str, Any]:
