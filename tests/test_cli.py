@@ -231,10 +231,14 @@ def test_filling_many_texts_goes_on_where_it_was_killed(texts, tmp_path):
     done = json.dumps({**lines[0], "texts": ["kept"]}).encode() + b"\n"
     part.write_bytes(done + expected.splitlines()[1][:5])  # a whole line, which is not made again, and half of one, which is
     assert run("infill", texts, "--texts", source, "--seed", 1, "--out", tmp_path / "other.jsonl").returncode == 0
-    assert part.exists()  # another question does not touch it
+    assert part.read_bytes().startswith(done)  # another question does not touch it
     assert run(*arguments).returncode == 0
     assert out.read_bytes().splitlines() == [done.strip(), *expected.splitlines()[1:]]
     assert not part.exists()
+    out.unlink()
+    part.write_bytes(expected[:5])  # of the first line only a half
+    assert run(*arguments).returncode == 0
+    assert out.read_bytes() == expected
 
 
 def test_tokens_are_filled_from_arrays_into_an_array(tokens, tmp_path):

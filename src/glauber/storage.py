@@ -101,8 +101,10 @@ def find(name: str | os.PathLike[str]) -> Path:
             raise ValueError(f"{folder} is not a model: it has no {CONFIG}")
         return folder
     if folder.exists() or str(name).count("/") != 1:
+        boxed = ", ".join(sorted(path.parent.name for path in BUNDLED.glob(f"*/{CONFIG}")))
         raise ValueError(
-            f"no model {str(name)!r}: give a run's folder, one that holds {CONFIG} and {WEIGHTS}, or a hub id owner/name"
+            f"no model {str(name)!r}: give one of those in the box ({boxed}), a run's folder, "
+            f"one that holds {CONFIG} and {WEIGHTS}, or a hub id owner/name"
         )
     from huggingface_hub import snapshot_download
 

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import os
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -15,7 +16,7 @@ from tqdm.auto import tqdm
 from glauber.cli.common import open_image
 from glauber.cli.watching import view
 from glauber.codec import is_image_codec
-from glauber.data.writing import write
+from glauber.data.writing import whole_lines, write
 from glauber.infill import Filled, fill_text, read_template, require_text_codec
 from glauber.inpaint import placed
 from glauber.model import Model
@@ -95,7 +96,10 @@ def infill_lines(
     part, done = Path(), 0
     if out is not None:
         part = out.with_name(f"{out.name}.{_digest(loaded, records, num, seed, as_json, options)}.part")
-        done = _lines_in(part)
+        whole = whole_lines(part)
+        done = whole.count(b"\n")
+        if part.exists():
+            os.truncate(part, len(whole))
     bar = tqdm(total=len(records), initial=done, desc="infill", unit="text", delay=2.0, leave=False, dynamic_ncols=True)
     try:
         with bar, nullcontext(sys.stdout.buffer) if out is None else part.open("ab") as file:
@@ -104,10 +108,11 @@ def infill_lines(
                 filled = fill_text(loaded, record["text"], num, own, probabilities=as_json, **options)
                 file.write(json.dumps({**record, **_fills(filled, as_json)}, ensure_ascii=False).encode() + b"\n")
                 file.flush()
+                done += 1
                 bar.update()
     except KeyboardInterrupt:
         if out is not None:
-            print(f"glauber: {_lines_in(part)} of {len(records)} are in {part}; the same command goes on", file=sys.stderr)
+            print(f"glauber: {done} of {len(records)} are in {part}; the same command goes on", file=sys.stderr)
         raise
     if out is not None:
         part.replace(out)
@@ -118,15 +123,6 @@ def _digest(loaded: Model, *asked: Any) -> str:
     """Of a model and what it was asked."""
     weights = sum(parameter.detach().double().sum().item() for parameter in loaded.network.parameters())
     return hashlib.sha256(json.dumps([loaded.config(), weights, *asked], default=str).encode()).hexdigest()[:8]
-
-
-def _lines_in(part: Path) -> int:
-    """How many lines are whole; what was cut off in the middle is taken away."""
-    content = part.read_bytes() if part.is_file() else b""
-    whole = content[: content.rfind(b"\n") + 1]
-    if whole != content:
-        part.write_bytes(whole)
-    return whole.count(b"\n")
 
 
 def _fills(filled: list[Filled], as_json: bool) -> dict[str, Any]:

@@ -297,7 +297,7 @@ class Block(nn.Module):
     def attend(self, h: Tensor, cos: Tensor, sin: Tensor, reading: int, past: "Past | None") -> Tensor:
         q, k, v = self.qkv(h).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # each (B, heads, L, D/heads)
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
-        mixed = mix(q, k, v, reading) if past is None else past.extended(q, k, v, reading)
+        mixed = mix(q, k, v, reading) if past is None else past.attend(q, k, v, reading)
         projected: Tensor = self.out(mixed.transpose(1, 2).flatten(-2))
         return projected
 
@@ -319,7 +319,7 @@ class Past(NamedTuple):
     filled: int
     slot: Tensor | None = None
 
-    def extended(self, q: Tensor, k: Tensor, v: Tensor, reading: int) -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, reading: int) -> Tensor:
         """Attention of what is new to itself and to all that there is; the past then holds it, too."""
         if self.slot is None:
             end = self.filled + k.shape[2]

@@ -32,6 +32,12 @@ def write(path: Path, content: bytes | memoryview) -> None:
         file.write(content)
 
 
+def whole_lines(path: Path) -> bytes:
+    """What a file that grows line by line holds, without a last line that a kill cut off; nothing if there is no file."""
+    content = path.read_bytes() if path.exists() else b""
+    return content[: content.rfind(b"\n") + 1]
+
+
 @contextmanager
 def disk_full_said(folder: Path, then: str) -> Iterator[None]:
     """A full disk, behind whatever error, is one sentence that ends in what to do when there is space."""

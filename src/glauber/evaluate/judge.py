@@ -23,6 +23,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from glauber.data.writing import whole_lines
+
 BATCH = {"cpu": 2**9, "cuda": 2**14}
 """Tokens that go through the judge at once, padding included; a CPU is no faster with more."""
 GGUF = b"GGUF"
@@ -168,8 +170,7 @@ class Ledger:
     def __init__(self, path: Path | None):
         self.path, self.known = path, dict[str, Verdict]()
         if path is not None and path.exists():
-            whole = path.read_bytes()
-            whole = whole[: whole.rfind(b"\n") + 1]  # a kill may cut the last line
+            whole = whole_lines(path)
             try:
                 self.known = dict(map(_read_line, whole.splitlines()))
             except (ValueError, TypeError) as error:
