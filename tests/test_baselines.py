@@ -211,8 +211,18 @@ def test_the_bound_is_above_the_negative_log_likelihood_of_the_sampler_whatever_
     assert gap.max() > 0.01
 
 
+def at_sites(network):
+    """As a `Transformer`, which masks the sites that it is asked about and answers for these alone."""
+
+    def asked(z, t, survival, sites=None):
+        every = network(z if sites is None else z.scatter(1, sites, V), t, survival)
+        return every if sites is None else every.gather(1, sites[..., None].expand(-1, -1, V))
+
+    return asked
+
+
 def drawn(name, network, calls, rows=20_000, **options):
-    found = METHODS[name].sample(network, PROCESS, rows, calls, torch.Generator().manual_seed(2), **options)
+    found = METHODS[name].sample(at_sites(network), PROCESS, rows, calls, torch.Generator().manual_seed(2), **options)
     assert found.tokens.shape == (rows, L)
     return np.bincount(index(found.tokens.numpy(), V), minlength=V**L), found.calls
 
@@ -259,6 +269,19 @@ def test_the_first_hitting_sampler_has_the_law_of_the_continuous_chain_also_wher
     assert chi_square(counts, one_site_at_a_time(network, [(2, 0, 1)])) > 1e-5
     counts, _ = drawn("sedd", wrong("sedd"), L, order=torch.tensor([2, 0, 1]))
     assert chi_square(counts, one_site_at_a_time(wrong("sedd"), [(2, 0, 1)])) > 1e-5
+
+
+def test_two_sites_that_are_unmasked_with_one_call_do_not_know_of_each_other():
+    """With order (2, 0, 1) and two calls: site 2, then 0 and 1 given it."""
+    network, law = wrong("mdlm"), np.zeros(V**L)
+    answer = network(torch.full((1, L), V), None, None)[0, 2].softmax(-1)
+    for k, token in enumerate(answer):
+        z = torch.tensor([[V, V, k]])
+        first, second = network(z, None, None)[0, :2].softmax(-1)
+        for row in STATES[STATES[:, 2] == k]:
+            law[index(row.numpy()[None], V)] = token * first[row[0]] * second[row[1]]
+    counts, calls = drawn("mdlm", network, 2, order=torch.tensor([2, 0, 1]))
+    assert (chi_square(counts, law) > 1e-5, calls) == (True, 2)
 
 
 def test_the_bound_of_mdlm_is_the_mean_over_orders_of_the_negative_log_likelihood():
@@ -527,7 +550,7 @@ def test_the_network_of_a_masked_diffusion_is_told_masks_and_no_time():
 
     for name in ABSORBING:
         METHODS[name].loss(network, PROCESS, STATES)
-        METHODS[name].sample(network, PROCESS, 5, 3)
+        METHODS[name].sample(at_sites(network), PROCESS, 5, 3)
     assert seen
     assert all(said == ([0.0], True) for said in seen)
 

@@ -120,9 +120,13 @@ def draw_times(rows: int, generator: Generator | None, device: torch.device) -> 
     return ((row + uniform((rows,), generator, device)) / total).clamp(EDGE, 1 - EDGE)
 
 
-def ask(network: Network, z: Tensor, t: Tensor, survival: Tensor) -> Tensor:
-    """(B, L, V) logits in float32 at least, of a network told the time (B,) or each site's survival, (B,) or (B, L)."""
-    logits = network(z, t * TICKS, survival if survival.dim() == 2 else survival[:, None].expand(z.shape))
+def ask(network: Network, z: Tensor, t: Tensor, survival: Tensor, sites: Tensor | None = None) -> Tensor:
+    """(B, L, V) logits in float32 at least, of a network told the time (B,) or each site's survival, (B,) or (B, L).
+
+    With `sites` (B, b), which must be masked, (B, b, V) for these alone.
+    """
+    some = () if sites is None else (sites,)
+    logits = network(z, t * TICKS, survival if survival.dim() == 2 else survival[:, None].expand(z.shape), *some)
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 

@@ -107,9 +107,11 @@ def unmask_in_order(
     """Equally many sites with each call, in this order (L,) or each row in a random one. One by one it is exact in any."""
     z, L = all_masked(process, rows), process.length
     calls = min(calls, L)
-    ranks = uniform(z.shape, generator, z.device).argsort(1) if order is None else order.to(z.device).argsort().expand_as(z)
+    sites = uniform(z.shape, generator, z.device).argsort(1) if order is None else order.to(z.device).expand_as(z)
     for k in bar(range(calls), progress):
-        z, _ = unmask(network, process, z, ranks * calls // L == k, uniform(z.shape, generator, z.device))
+        now = sites[:, k * L // calls : (k + 1) * L // calls]  # the network answers for these alone
+        law = clean_logits(network, process, z, now).double().softmax(-1)
+        z = z.scatter(1, now, categorical(law, uniform(now.shape, generator, z.device)))
     return Drawn(z, float(calls))
 
 
@@ -122,9 +124,9 @@ def unmask(network: Network, process: Process, z: Tensor, goes: Tensor, u: Tenso
     return torch.where(goes, z.index_copy(0, need, categorical(law, u[need])), z), len(need)
 
 
-def clean_logits(network: Network, process: Process, z: Tensor) -> Tensor:
-    """(B, L, V) of a network that is told which sites are masked, and no time."""
-    return ask(network, z, torch.zeros(len(z), device=z.device), (z != process.noise.mask).double())
+def clean_logits(network: Network, process: Process, z: Tensor, sites: Tensor | None = None) -> Tensor:
+    """(B, L, V), or (B, b, V) of masked `sites` alone, of a network that is told which sites are masked, and no time."""
+    return ask(network, z, torch.zeros(len(z), device=z.device), (z != process.noise.mask).double(), sites)
 
 
 def masked(process: Process, x0: Tensor, t: Tensor, generator: Generator | None) -> Tensor:
