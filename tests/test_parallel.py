@@ -109,7 +109,7 @@ def require_alike(out: Path, other: Path) -> None:
     """Every loss, the bounds, the last weights and their average agree."""
     ours, theirs = log(out), log(other)
     assert [record["step"] for record in ours] == [record["step"] for record in theirs] == list(range(1, 41))
-    for name in ("loss", "valid_bits_per_token"):
+    for name in ("loss", "valid_bits_per_token", "valid_bits_per_token_read"):
         one, two = (torch.tensor([record[name] for record in records if name in record]) for records in (ours, theirs))
         torch.testing.assert_close(one, two, **CLOSE)
     ours, theirs = (read_newest(folder / "checkpoints")[0] for folder in (out, other))

@@ -129,6 +129,11 @@ def test_reading_on_says_what_reading_at_once_says(first, shape):
         answer = net.read(slots(net, x)[:, stop - 1 if cache.filled else 0 : stop], cache)
         assert cache.filled == stop
         torch.testing.assert_close(answer, whole[:, stop - 1], rtol=0, atol=1e-12)
+    cache = Cache(net, 4)
+    net.read(slots(net, x)[:, :first], cache)
+    for site in range(first, 9):  # by their numbers, as on a GPU
+        answer = net.read(slots(net, x)[:, [site]], cache, torch.tensor([site]))
+        torch.testing.assert_close(answer, whole[:, site], rtol=0, atol=1e-12)
 
 
 def test_what_cannot_be_read_is_refused():
@@ -826,6 +831,9 @@ def test_a_model_of_both_kinds_reads_in_one_sweep_from_left_to_right(hybrid, dat
     tokens = torch.from_numpy(open_shards(data).rows("valid")[:])
     exact = Reader(model.network).rows(tokens).sum().item() / -math.log(2) / tokens.numel()
     assert score["bounds"]["reversal"]["bits_per_token"] == pytest.approx(exact, rel=1e-9)
+    last = json.loads((hybrid / "log.jsonl").read_text().splitlines()[-1])
+    assert last["valid_bits_per_token_read"] == pytest.approx(exact, rel=1e-4)
+    assert f"read {exact:.4f}" in done("info", hybrid)
     four = json.loads(done("score", hybrid, data, "--sweeps", 4, "--draws", 2, "--json"))
     assert four["calls"] == 2 * len(tokens)
 

@@ -228,7 +228,7 @@ def test_info_tells_how_far_a_run_is(straight, data, tmp_path):
     words = run_words(facts)
     assert words["step"] == "40 of 40"
     assert words["loss"] == f"{log[2]['loss']:.4f} at step 30"
-    assert f"{log[1]['valid_bits_per_token']:.4f} bits per token at step 20" == words["validation"]
+    assert f"{log[1]['valid_bits_per_token']:.4f} bits per token, at step 20" == words["validation"]
     assert "--resume" in words["model"]
 
     for name in ("log.jsonl", "checkpoints", "samples"):  # killed before its first step

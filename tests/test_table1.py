@@ -323,13 +323,14 @@ class Pairs:
 def test_the_curve_of_a_training_is_in_bits_per_character(tmp_path):
     model, rows = some_model("ggm"), InMemory(torch.zeros(3, L, dtype=torch.int64))
     model.about = {"seconds": 5.0, "steps": 7}
-    log = [{"seconds": 1.0, "loss": 2.0}, {"seconds": 2.0, "valid_bits_per_token": 3.0}]
+    log = [{"seconds": 1.0, "loss": 2.0}, {"seconds": 2.0, "valid_bits_per_token": 3.0, "valid_bits_per_token_read": 2.6}]
     (tmp_path / "runs" / "ggm").mkdir(parents=True)
     (tmp_path / "runs" / "ggm" / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log))
     data = Data(rows, rows, V, L, torch.ones(V), Pairs(), "")
-    found = _training(Folder(tmp_path, data, Texts("", []), Windows(torch.zeros(1)), {}), "ggm", model)
-    assert found["curve"] == [(2.0, 1.5)]
-    assert (found["seconds"], found["steps"]) == (5.0, 7)
+    settings = {"tiny": True, "set": {"process.sweeps": 3}, "seconds": 5.0}
+    found = _training(Folder(tmp_path, data, Texts("", []), Windows(torch.zeros(1)), settings), "ggm", model)
+    assert (found["curve"], found["read"]) == ([(2.0, 1.5)], [(2.0, 1.3)])
+    assert (found["seconds"], found["steps"], found["sweeps"]) == (5.0, 7, 3)
 
 
 def test_a_sample_takes_the_time_of_the_batch_in_the_middle():

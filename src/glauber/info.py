@@ -87,7 +87,7 @@ def run_words(facts: dict[str, Any]) -> dict[str, str]:
         "trained for": f"{facts['seconds']:.1f} s" + (f" of {train['seconds']:g} s" if train["seconds"] else ""),
         "loss": f"{last['loss']:.4f} at step {last['step']:,}" if last else "none logged yet",
         "speed": f"{last['tokens_per_second']:,.0f} tokens/s" if last else "none logged yet",
-        "validation": f"{valid['valid_bits_per_token']:.4f} bits per token at step {valid['step']:,}" if valid else "none yet",
+        "validation": _validation(valid) if valid else "none yet",
         "checkpoints": ", ".join(facts["checkpoints"]) or "none yet",
         "samples": facts["samples"][-1] if facts["samples"] else "none yet",
     }
@@ -96,6 +96,11 @@ def run_words(facts: dict[str, Any]) -> dict[str, str]:
     since = facts["model"]["about"].get("steps")
     words["model"] = "finished" if facts["finished"] else f"of step {since}; glauber train --resume goes on"
     return words | {name: text for name, text in model_words(facts["model"]).items() if name != "about"}
+
+
+def _validation(record: dict[str, Any]) -> str:
+    found, read = record["valid_bits_per_token"], record.get("valid_bits_per_token_read")
+    return f"{found:.4f} bits per token{f', read {read:.4f}' if read else ''}, at step {record['step']:,}"
 
 
 def model_facts(name: str) -> dict[str, Any]:

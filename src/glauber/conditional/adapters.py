@@ -73,8 +73,11 @@ class Reader:
         known = self.seen.shape[1]
         if self.cache is None or known > site or not torch.equal(self.seen, slots[:, :known]):
             self.cache, known = Cache(self.network, len(x)), 0
-        for start in [0] if known == 0 else range(known, site + 1):
-            logits = self.network.read(slots[:, start : site + 1 if known == 0 else start + 1], self.cache)
+        if known == 0:
+            logits, known = self.network.read(slots, self.cache), site + 1
+        for start in range(known, site + 1):
+            slot = x.new_tensor([start]) if x.is_cuda else None  # a GPU plans its attention anew for each shape: let it be one
+            logits = self.network.read(slots[:, start : start + 1], self.cache, slot)
         self.seen = slots
         return logits.double().log_softmax(-1)[:, None]
 

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from glauber.baseline import DIFFUSIONS, network_of
-from glauber.conditional import Transformer, conditional_of
+from glauber.conditional import Reader, Transformer, conditional_of
 from glauber.data import load_digits
 from glauber.data.writing import write
 from glauber.evaluate import bound
@@ -116,8 +116,11 @@ def run(
 
 def own_process(plan: Recipe, process: Process) -> Process:
     """The chain that a model runs unless told: it reads if it has learned to, which is best and takes one pass over a row."""
-    if not (plan.train.read_every and plan.network.reads and plan.objective == "dense"):
-        return process
+    return reading_process(process) if plan.train.read_every and plan.network.reads and plan.objective == "dense" else process
+
+
+def reading_process(process: Process) -> Process:
+    """One sweep in reading order, with the same noise."""
     return Process(Schedule.round_robin(process.length, process.length, 0.0, "right"), process.noise)
 
 
@@ -263,7 +266,8 @@ def _loop(trainer: Trainer, model: Model, data: Data, out: Path, stopped: list[i
 
 
 def _validate(trainer: Trainer, model: Model, data: Data, out: Path) -> dict[str, float]:
-    """The bound on held-out rows, in bits per token, of the averaged network, and samples from it. No clock runs meanwhile."""
+    """The bound on held-out rows, in bits per token, of the averaged network on the chain that it is trained for, and of
+    reading if it learns that; and samples from it. No clock runs meanwhile."""
     world, process = trainer.world, model.process
     other = DIFFUSIONS.get(model.objective)
     alone = other is not None or process.schedule.reading or model.objective == "reading"  # with a cache or a way of its own
@@ -277,12 +281,15 @@ def _validate(trainer: Trainer, model: Model, data: Data, out: Path) -> dict[str
         return {}
     rows = torch.from_numpy(data.valid[np.arange(min(VALID_ROWS, len(data.valid)))]).to(trainer.device)
     generator = torch.Generator().manual_seed(0)
+    nats = {}
     if conditional is None:
         with model.evaluating():
-            nats = DIFFUSIONS[model.objective].bound(model.network, process, rows, 8, generator).mean().item()
+            nats[""] = DIFFUSIONS[model.objective].bound(model.network, process, rows, 8, generator).mean().item()
     else:
-        nats = bound(conditional, process, rows, draws=8, generator=generator).mean
-    return {"valid_bits_per_token": nats / (np.log(2) * data.length)}
+        nats[""] = bound(conditional, process, rows, draws=8, generator=generator).mean
+    if trainer.spec.read_every and model.objective == "dense":  # then the model will read unless told otherwise
+        nats["_read"] = bound(Reader(model.network), reading_process(process).to(trainer.device), rows, draws=1).mean
+    return {f"valid_bits_per_token{how}": value / (np.log(2) * data.length) for how, value in nats.items()}
 
 
 def _save(trainer: Trainer, out: Path) -> None:

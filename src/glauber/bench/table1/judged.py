@@ -63,14 +63,16 @@ def _figures(side: dict[str, Any] | None) -> dict[str, float | None]:
 
 def write_table(table: Folder) -> dict[str, Any]:
     """The table and its pictures, as far as all is known."""
-    judged, rows, curves, about = _judged(table), [], {}, {}
+    judged, rows, about = _judged(table), [], {}
+    curves: dict[str, list[tuple[float, float]]] = {}
     for method in METHODS:
         record = table.record(method)
         if record["train"] is None:
             continue
-        about[method] = {name: value for name, value in record["train"].items() if name != "curve"}
+        about[method] = dict(record["train"])
+        curve, read = about[method].pop("curve"), about[method].pop("read", [])
         sweeps = about[method]["sweeps"]  # of the chain that training looks at
-        curves[f"{method}, {sweeps} sweeps" if sweeps > 1 else method] = record["train"]["curve"]
+        curves |= {f"{method}, {sweeps} sweeps" if sweeps > 1 else method: curve, f"{method}, reading": read}
         for way, made in record["sets"].items():
             if table.done(made):
                 bits = None if made["bound"] is None else made["bound"]["bits_per_char"]

@@ -44,7 +44,8 @@ def bounds_picture(curves: dict[str, Sequence[tuple[float, float]]]) -> bytes | 
     for name, points in curves.items():
         if points:
             colour = COLOURS[name.partition(",")[0]]
-            axes.plot(*zip(*points, strict=True), "o-", color=colour, markersize=3, linewidth=1.6, label=name)
+            style = "o--" if "sweeps" in name else "o-"
+            axes.plot(*zip(*points, strict=True), style, color=colour, markersize=3, linewidth=1.6, label=name)
     return _drawn(figure, axes) if axes.lines else None
 
 

@@ -115,15 +115,20 @@ def _trained(table: Folder, method: str) -> Model:
 
 
 def _training(table: Folder, method: str, model: Model) -> dict[str, Any]:
-    """What a run came to, and its bounds on the validation rows: (seconds, bits per character)."""
+    """What a run came to, and its bounds on the validation rows: (seconds, bits per character), of the chain that training
+    looks at and of reading, where that is learned besides."""
     data = table.data
     rows = torch.from_numpy(data.valid[np.arange(min(VALID_ROWS, len(data.valid)))])
     per_token = float(characters(rows.tolist(), data.codec).double().mean()) / data.length if len(rows) else float("nan")
     log = read_log(table.out / "runs" / method / "log.jsonl")
-    curve = [(line["seconds"], line["valid_bits_per_token"] / per_token) for line in log if "valid_bits_per_token" in line]
+    curves = {
+        curve: [(line["seconds"], line[name] / per_token) for line in log if name in line]
+        for curve, name in (("curve", "valid_bits_per_token"), ("read", "valid_bits_per_token_read"))
+    }
     parameters = sum(parameter.numel() for parameter in model.network.parameters())
     about = {"seconds": model.about["seconds"], "steps": model.about["steps"], "device": device_name(model.device)}
-    return about | {"parameters": parameters, "sweeps": model.process.schedule.sweeps, "curve": curve}
+    sweeps = table.plan(method).process.sweeps if model.objective == "dense" else 1
+    return about | {"parameters": parameters, "sweeps": sweeps, **curves}
 
 
 def _sampled(model: Model, way: Way, rows: int, seed: int) -> dict[str, Any]:
