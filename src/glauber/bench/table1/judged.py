@@ -64,7 +64,7 @@ def _figures(side: dict[str, Any] | None) -> dict[str, float | None]:
 def write_table(table: Folder) -> dict[str, Any]:
     """The table and its pictures, as far as all is known."""
     judged, rows, about = _judged(table), [], {}
-    curves: dict[str, list[tuple[float, float]]] = {}
+    curves: dict[str, Sequence[tuple[float, float]]] = {}
     for method in METHODS:
         record = table.record(method)
         if record["train"] is None:
