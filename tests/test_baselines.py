@@ -271,6 +271,22 @@ def test_the_first_hitting_sampler_has_the_law_of_the_continuous_chain_also_wher
     assert chi_square(counts, one_site_at_a_time(wrong("sedd"), [(2, 0, 1)])) > 1e-5
 
 
+def test_with_few_calls_each_row_is_unmasked_in_a_random_order_of_its_own():
+    """Two calls: the first site, then the other two given it; each of the six orders alike."""
+    network, law = wrong("mdlm"), np.zeros(V**L)
+    first = network(torch.full((1, L), V), None, None)[0].softmax(-1)
+    for site, token in itertools.product(range(L), range(V)):
+        z = torch.full((1, L), V)
+        z[0, site] = token
+        then, others = network(z, None, None)[0].softmax(-1), [j for j in range(L) if j != site]
+        for row in STATES[STATES[:, site] == token]:
+            law[index(row.numpy()[None], V)] += (first[site, token] * then[others, row[others]].prod()).item() / L
+    counts, _ = drawn("mdlm", network, 2)
+    assert abs(law.sum() - 1) < 1e-9
+    assert chi_square(counts, law) > 1e-5
+    assert chi_square(counts, one_site_at_a_time(network, list(itertools.permutations(range(L))))) < 1e-5
+
+
 def test_two_sites_that_are_unmasked_with_one_call_do_not_know_of_each_other():
     """With order (2, 0, 1) and two calls: site 2, then 0 and 1 given it."""
     network, law = wrong("mdlm"), np.zeros(V**L)
@@ -374,6 +390,48 @@ def test_plaid_draws_from_the_law_of_its_steps():
     assert found.calls == 3
     assert chi_square(counts, plaid_law_after(network, 2)) > 1e-5
     assert chi_square(counts, TWO.numpy()) < 1e-5
+
+
+def test_plaid_is_shown_its_own_guesses():
+    """A quarter of the training rows that of a first pass, the bound all of them, the sampler that of the step before."""
+
+    class Watched(Plaid):
+        def forward(self, *inputs):
+            answers.append(super().forward(*inputs))
+            return answers[-1]
+
+        def tokens(self, z, t, guess):
+            shown.append(guess)
+            return super().tokens(z, t, guess)
+
+    answers, shown = [], []
+    network, method = Watched(TransformerConfig(5, 6, width=8, layers=1, heads=1)), METHODS["plaid"]
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.normal_(generator=torch.Generator().manual_seed(parameter.numel()))
+    process = Process(Schedule.round_robin(6, 6, keep=0.0), NoiseLaw.uniform(5))
+    x0 = torch.randint(5, (8, 6), generator=torch.Generator().manual_seed(0))
+
+    method.sample(network, process, 8, 4)
+    assert (len(shown), bool(shown[0].any())) == (4, False)
+    assert all(torch.equal(guess, before.guess) for guess, before in zip(shown[1:], answers, strict=False))
+    told, untold = (network.tokens(answers[0].z, torch.ones(8), guess) for guess in (shown[1], shown[0]))
+    assert not torch.allclose(told, untold)
+
+    answers.clear()
+    shown.clear()
+    method.bound(network, process, x0, draws=3)
+    assert len(shown) == method.cost(3) == 8
+    for first, second, answer in zip(shown[::2], shown[1::2], answers[::2], strict=True):
+        assert not first.any()
+        assert torch.equal(second, answer.guess)
+
+    answers.clear()
+    shown.clear()
+    method.loss(network, process, x0)
+    assert [len(guess) for guess in shown] == [2, 8]
+    assert torch.equal(shown[1][::4], answers[0].guess)
+    assert not shown[1][[1, 2, 3, 5, 6, 7]].any()
 
 
 THREE = torch.tensor([0.15, 0.6, 0.25], dtype=torch.float64)
@@ -568,7 +626,9 @@ def test_a_model_of_another_method_is_used_as_any_other_and_refuses_what_it_cann
     given, tokens = torch.arange(8) < 3, alike_rows(1, 0)[0]
     assert (mdlm.sample_tokens(4, seed=0, clamp=(given, tokens))[:, :3] == tokens[:3]).all()
     dense = Model(small("ggm")[0], small("ggm")[1])
+    timed = Model(network_of("mdlm", replace(mdlm.network.config, conditioning="time")), mdlm.process, objective="mdlm")
     for model, about, options in [
+        (timed, "knows no noise but masks", {"clamp": (given, tokens)}),
         (udlm, "cannot fill gaps", {"clamp": (given, tokens)}),
         (udlm, "no order of sites", {"order": "left"}),
         (udlm, "the sampler of this method is ancestral", {"sampler": "euler"}),

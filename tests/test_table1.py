@@ -122,6 +122,9 @@ def test_judging_needs_no_run_and_what_was_lost_of_the_samples_is_drawn_again(ma
     partly = bench_table1(here, methods=[], tiny=True)  # what is not whole is not judged
     assert partly["rows"] == [row for row in partly["rows"] if (row["method"], row["calls"]) != ("plaid", 8)]
     assert len(partly["rows"]) == len(before["rows"]) - 1
+    others = json.loads((here / "judged.json").read_text())
+    others["sets"]["plaid, 8 calls"] = others["sets"]["plaid, 2 calls"]  # said of other samples, so it does not count
+    (here / "judged.json").write_text(json.dumps(others))
     after = bench_table1(here, tiny=True)
     again = json.loads((here / "plaid.json").read_text())["sets"]["8 calls"]["batches"]
     assert [batch["tokens"] for batch in again] == tokens
@@ -181,8 +184,13 @@ def test_a_folder_of_other_things_and_settings_that_cannot_be_are_refused_before
     for taken in ({"method": "mdlm"}, {"train.seconds": 3.0}):
         with refused(f"the table sets {next(iter(taken))} itself"):
             bench_table1(tmp_path / "new", data=shards, settings=taken)
-    with refused("at least two samples"):
-        bench_table1(tmp_path / "new", data=shards, number=1)
+    for few in ({"number": 1}, {"seconds": -3.0}):
+        with refused("at least two samples"):
+            bench_table1(tmp_path / "new", data=shards, **few)
+        with refused("at least two samples"):
+            bench_table1(tmp_path / "new", tiny=True, **few)
+    with refused("does not divide the 31 rows"):
+        bench_table1(tmp_path / "new", data=shards, settings={"train.batch": 31})
     with refused("rows of 32, 48, 64"):
         ways("mdlm", 40)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]

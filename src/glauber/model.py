@@ -120,6 +120,8 @@ class Model(nn.Module):
         """
         if self.objective in DIFFUSIONS and self.objective not in MASKING:
             raise ValueError(f"the method {self.objective} changes all sites at once and cannot fill gaps; use another method")
+        if self.objective in MASKING and self.network.config.conditioning == "time":  # which cannot see that a token is noise
+            raise ValueError("a masked diffusion told the time knows no noise but masks; train it with conditioning=survival")
         found = conditional_of(self.objective, self.network, process, self.class_number(class_), guidance)
         if not gaps or not isinstance(found, Reader):
             return found

@@ -333,8 +333,8 @@ def _rows(source: Source, offset: int) -> Iterator[tuple[Any, int, int, int]]:
 def _field(record: Any, field: str, where: str) -> bytes:
     """The document in UTF-8."""
     if not isinstance(record, dict) or not isinstance(record.get(field), str):
-        known = ", ".join(map(str, record)) if isinstance(record, dict) else "none"
-        raise ValueError(f"{where} has no text in the field {field!r}; name another as field (it has: {known})")
+        has = [name for name, value in record.items() if isinstance(value, str)] if isinstance(record, dict) else []
+        raise ValueError(f"{where} has no text in the field {field!r}; there is text in: {', '.join(has) or 'none'}")
     text: str = record[field]
     try:
         return text.encode()
@@ -393,7 +393,7 @@ def _tokens(source: Source, start: Position, vocab: int) -> Iterator[Piece]:
         if block.min() < 0 or block.max() >= vocab:
             span = f"{block.min()}..{block.max()}"
             raise ValueError(
-                f"{source.path} holds tokens of {span}, which do not fit a vocabulary of {vocab}; pass another vocab"
+                f"{source.path} holds tokens of {span}, which do not fit a vocabulary of {vocab}; name the one that they are of"
             )
         after = offset + len(block)
         read = min(after * tokens[:1].nbytes, source.size)

@@ -157,7 +157,7 @@ class Recipe:
             return replace(self, objective=OWN_OBJECTIVE["ar"], process=process, network=replace(self.network, reads=True))
         if self.method == "mlm":
             process = replace(self.process, keep=1.0, last_keep=None, order="right", noise="uniform")
-            return replace(self, objective=OWN_OBJECTIVE["mlm"], process=process)
+            return replace(self, objective=OWN_OBJECTIVE["mlm"], process=process, network=replace(self.network, reads=False))
         if (own := METHODS[self.method].objective) in DIFFUSIONS:  # their time is not the schedule's, and their noise their own
             process = replace(self.process, sweeps=1, keep=0.0, last_keep=None, noise="uniform")
             return replace(self, objective=own, process=process, network=replace(self.network, reads=False), sampling={})

@@ -87,7 +87,7 @@ def run(
     """Train `plan` on `data` in the folder `out`, or go on with what is there. Every process of `world` calls it."""
     plan = fit(plan, data)
     say = say if world.first else _silence
-    world.together(lambda: _check(plan, data, world))
+    world.together(lambda: check_plan(plan, data, world))
     world.together(lambda: _claim(out, plan, data, resume) if world.first else None)
     trainer, process = world.together(lambda: _trainer(plan, data, init, say, world))
     if resume and (newest := world.together(lambda: read_newest(out / "checkpoints", world, trainer.empty))) is not None:
@@ -153,7 +153,7 @@ def shards_data(folder: Path) -> Data:
     return Data(*rows, shards.vocab, shards.length, counts, shards.codec, shards.hash, shards.classes)
 
 
-def _check(plan: Recipe, data: Data, world: World) -> None:
+def check_plan(plan: Recipe, data: Data, world: World = ALONE) -> None:
     """Refuse what would fail later, before anything is written."""
     ours, every = world.rows(plan.train.batch, plan.train.accumulate), plan.train.read_every
     if plan.objective == "dense" and every:
@@ -254,7 +254,8 @@ def _loop(trainer: Trainer, model: Model, data: Data, out: Path, stopped: list[i
             if trainer.step % LOG_EVERY == 0 or validate:
                 began = time.perf_counter()
                 loss, now = world.mean(torch.stack(losses).mean()).item(), time.perf_counter()
-                trainer.seconds += now - began  # a GPU runs behind; here we wait for it
+                trainer.seconds, _ = world.agree(trainer.seconds + now - began, False)  # a GPU runs behind; here we wait for it
+                validate = validate or trainer.done
                 record = {"step": trainer.step, "loss": loss, "tokens_per_second": tokens / (now - since), "rate": trainer.rate}
                 losses, since, tokens = [], now, 0
                 if validate:

@@ -16,7 +16,7 @@ from glauber.data.writing import write
 from glauber.evaluate.text import Texts, passages, read_texts
 from glauber.score import Windows, characters
 from glauber.train.recipe import Recipe, recipe
-from glauber.train.run import Data, fit, shards_data
+from glauber.train.run import Data, check_plan, fit, shards_data
 from glauber.train.settings import apply_settings
 
 RUN = {
@@ -103,7 +103,7 @@ def open_table(out: Path, data: Path, test: Path | None, asked: dict[str, Any]) 
     table = Folder(out, shards, Texts(real.source, passages(real.texts, length)), windows, settings)
     for method in METHODS:  # a mistake in the settings is found before anything is trained
         ways(method, shards.length)
-        fit(table.plan(method), shards)
+        check_plan(fit(table.plan(method), shards), shards)
     plan = json.loads(json.dumps(table.plan("ggm").to_dict()))
     if settings.setdefault("recipe", plan) != plan:
         raise ValueError(f"the table in {out} was begun with another recipe, by another version of glauber; name another --out")
@@ -127,10 +127,7 @@ def _agreed(out: Path, asked: dict[str, Any]) -> dict[str, Any]:
     path, asked = out / "settings.json", json.loads(json.dumps(asked))
     if not path.is_file():
         defaults: dict[str, Any] = {**(TINY_DEFAULTS if asked["tiny"] else DEFAULTS), "set": {}}
-        settings = {name: defaults[name] if value is None else value for name, value in asked.items()}
-        if settings["seconds"] <= 0 or settings["number"] < 2:
-            raise ValueError("the table needs some seconds of training and at least two samples of each row")
-        return settings
+        return {name: defaults[name] if value is None else value for name, value in asked.items()}
     theirs: dict[str, Any] = json.loads(path.read_text())
     ours = {name: theirs[name] if value is None else value for name, value in asked.items()}
     old, new = (settings | settings["set"] for settings in (theirs, ours))

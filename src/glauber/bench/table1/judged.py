@@ -1,5 +1,6 @@
 """The last stages of a table: the judge's figures, the table itself and its pictures."""
 
+import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ JUDGED = "judged.json"
 
 
 def judge_samples(table: Folder, name: str) -> None:
-    """The figures of every whole set of samples, and of real text, as far as they are not known."""
+    """The figures of every whole set of samples, and of real text, as far as they are not known of these very samples."""
     judged = _judged(table)
     if judged["judge"] not in (None, Path(name).name):
         raise ValueError(f"the table in {table.out} is judged by {judged['judge']}; take the same judge, or another folder")
@@ -29,17 +30,17 @@ def judge_samples(table: Folder, name: str) -> None:
     for method in METHODS:
         for way, made in table.record(method)["sets"].items():
             label = f"{method}, {way}"
-            if label in judged["sets"] or not table.whole(made):
+            if _said(judged, label, made) is not None or not table.whole(made):
                 continue
             judge = judge or Judge(name, progress=True)
-            tokens = [row for batch in made["batches"] for row in batch["tokens"]]
+            tokens = _tokens(made)
             texts = [table.data.codec.decode(row) for row in tokens]
             there = [k for k, text in enumerate(texts) if text.strip()]
             ours = Texts(label, [texts[k] for k in there], [tokens[k] for k in there], len(texts) - len(there))
             report = evaluate_texts(
                 ours, table.real, [judge], codec=table.data.codec, partial=table.out / "verdicts", progress=True
             )
-            judged["judge"], judged["sets"][label] = Path(name).name, report["samples"]
+            judged["judge"], judged["sets"][label] = Path(name).name, report["samples"] | {"digest": _digest(made)}
             if judged["real"] is None or judged["real"]["characters"] < report["reference"]["characters"]:
                 judged["real"] = report["reference"]  # cut to the length of the samples, so of those that are longest
             write(table.out / JUDGED, json.dumps(judged).encode())
@@ -51,6 +52,20 @@ def _judged(table: Folder) -> dict[str, Any]:
     path = table.out / JUDGED
     found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {"judge": None, "sets": {}, "real": None}
     return found
+
+
+def _said(judged: dict[str, Any], label: str, made: dict[str, Any]) -> dict[str, Any] | None:
+    """What the judge said of these samples; of others under the same name it does not count."""
+    side: dict[str, Any] | None = judged["sets"].get(label)
+    return side if side is not None and side["digest"] == _digest(made) else None
+
+
+def _digest(made: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(_tokens(made)).encode()).hexdigest()
+
+
+def _tokens(made: dict[str, Any]) -> list[list[int]]:
+    return [row for batch in made["batches"] for row in batch["tokens"]]
 
 
 def _figures(side: dict[str, Any] | None) -> dict[str, float | None]:
@@ -78,7 +93,7 @@ def write_table(table: Folder) -> dict[str, Any]:
                 bits = None if made["bound"] is None else made["bound"]["bits_per_char"]
                 row = {"method": method, "calls": made["calls"], "order": made["order"], "bits_per_char": bits}
                 times = {"seconds_per_sample": seconds_per_sample(made), "train_seconds": record["train"]["seconds"]}
-                rows.append(row | _figures(judged["sets"].get(f"{method}, {way}")) | times)
+                rows.append(row | _figures(_said(judged, f"{method}, {way}", made)) | times)
     if judged["real"] is not None:
         rows.append(dict.fromkeys(KEYS) | {"method": "real"} | _figures(judged["real"]))
     found = {"rows": rows, "settings": table.settings, "judge": judged["judge"], "training": about}
@@ -94,7 +109,7 @@ def write_table(table: Folder) -> dict[str, Any]:
 def markdown(rows: Sequence[dict[str, Any]]) -> str:
     """The rows as a table to be read."""
     heads = "method | calls | order | bits per character | judge's perplexity | entropy | MAUVE | s per sample | s of training"
-    forms = ("", "", "", ".3f", ".1f", ".2f", ".3f", ".3g", ".0f")
+    forms = ("", "", "", ".3f", ".1f", ".2f", ".2f", ".3g", ".0f")
     cells = [
         ["" if row[key] is None else format(row[key], form) for key, form in zip(KEYS, forms, strict=True)] for row in rows
     ]

@@ -56,6 +56,8 @@ def bench_table1(
     chosen = list(METHODS) if methods is None else list(methods)
     if wrong := [name for name in chosen if name not in METHODS]:
         raise ValueError(f"the methods are {', '.join(METHODS)}; there is no {wrong[0]!r}")
+    if (seconds is not None and seconds <= 0) or (number is not None and number < 2):
+        raise ValueError("the table needs some seconds of training and at least two samples of each row")
     if judge is not None:
         find_model(judge)
     if tiny:
