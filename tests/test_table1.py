@@ -103,6 +103,21 @@ def test_the_table_has_a_row_for_all_that_each_method_allows_and_null_where_ther
         assert row["bits_per_char"] is None or 0 < row["bits_per_char"] < math.log2(40)
 
 
+def test_each_figure_has_its_error(made):
+    """That of a perplexity by leaving out one sample after the other."""
+    found, judged = (json.loads((made / name).read_text()) for name in ("table1.json", "judged.json"))
+    for row, error in zip(found["rows"], found["errors"], strict=True):
+        for key, value in error.items():
+            assert (value is None) == (row[key] is None), (row, key)
+            assert value is None or value > 0 or key == "mauve"
+    side = judged["sets"]["plaid, 8 calls"]["judges"][0]
+    nats, tokens = np.array(side["nll"]), np.array(side["lengths"]) - 1
+    without = np.exp((nats.sum() - nats) / (tokens.sum() - tokens))
+    jackknife = np.sqrt((len(nats) - 1) * without.var())
+    (at,) = [k for k, row in enumerate(found["rows"]) if (row["method"], row["calls"]) == ("plaid", 8)]
+    assert found["errors"][at]["judge_ppl"] == pytest.approx(jackknife, rel=0.05)
+
+
 def test_the_table_can_be_read_and_looked_at(made):
     assert len((made / "table1.md").read_text().splitlines()) == 2 + 30
     for name in ("calls.png", "bounds.png"):

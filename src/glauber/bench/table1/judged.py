@@ -2,9 +2,12 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from glauber.bench.table1 import pictures
 from glauber.bench.table1.folder import Folder, seconds_per_sample
@@ -12,6 +15,7 @@ from glauber.bench.table1.ways import METHODS
 from glauber.data.writing import write
 from glauber.evaluate.judge import Judge
 from glauber.evaluate.text import Texts, evaluate_texts
+from glauber.score import ratio
 
 KEYS = (
     *("method", "calls", "order", "bits_per_char", "judge_ppl", "entropy", "mauve"),
@@ -76,9 +80,19 @@ def _figures(side: dict[str, Any] | None) -> dict[str, float | None]:
     return {"judge_ppl": side["judges"][0]["perplexity"], "entropy": side["entropy"], "mauve": mauve}
 
 
+def _errors(side: dict[str, Any] | None, bound: dict[str, float] | None) -> dict[str, float | None]:
+    """Standard errors: over the held-out rows and over the samples; of MAUVE, which has none, the spread over its seeds."""
+    found: dict[str, float | None] = {"bits_per_char": bound["error"] if bound else None, "judge_ppl": None, "mauve": None}
+    if side is not None:
+        nats, tokens = (torch.tensor(side["judges"][0][name], dtype=torch.float64) for name in ("nll", "lengths"))
+        mean, error = ratio(nats, tokens - 1)
+        found |= {"judge_ppl": math.exp(mean) * error, "mauve": side["mauve"]["std"] if "mauve" in side else None}
+    return found
+
+
 def write_table(table: Folder) -> dict[str, Any]:
     """The table and its pictures, as far as all is known."""
-    judged, rows, about = _judged(table), [], {}
+    judged, rows, errors, about = _judged(table), [], [], {}
     curves: dict[str, Sequence[tuple[float, float]]] = {}
     for method in METHODS:
         record = table.record(method)
@@ -91,12 +105,16 @@ def write_table(table: Folder) -> dict[str, Any]:
         for way, made in record["sets"].items():
             if table.done(made):
                 bits = None if made["bound"] is None else made["bound"]["bits_per_char"]
+                side = _said(judged, f"{method}, {way}", made)
                 row = {"method": method, "calls": made["calls"], "order": made["order"], "bits_per_char": bits}
                 times = {"seconds_per_sample": seconds_per_sample(made), "train_seconds": record["train"]["seconds"]}
-                rows.append(row | _figures(_said(judged, f"{method}, {way}", made)) | times)
+                rows.append(row | _figures(side) | times)
+                errors.append(_errors(side, made["bound"]))
     if judged["real"] is not None:
         rows.append(dict.fromkeys(KEYS) | {"method": "real"} | _figures(judged["real"]))
-    found = {"rows": rows, "settings": table.settings, "judge": judged["judge"], "training": about}
+        errors.append(_errors(judged["real"], None))
+    found = {"rows": rows, "errors": errors, "settings": table.settings, "judge": judged["judge"], "training": about}
+    found["curves"] = {name: points for name, points in curves.items() if points}
     write(table.out / "table1.json", json.dumps(found, indent=1).encode() + b"\n")
     write(table.out / "table1.md", markdown(rows).encode())
     drawn = {"calls.png": pictures.calls_picture(rows), "bounds.png": pictures.bounds_picture(curves)}

@@ -18,6 +18,8 @@ COLOURS = {
 def calls_picture(rows: Sequence[dict[str, Any]]) -> bytes | None:
     """Judge perplexity over network calls, a line for each method and kind of order; none where nothing was judged."""
     figure, axes = _paper("network calls of a sample", "judge's perplexity, lower is better")
+    from matplotlib.ticker import LogLocator
+
     for method, colour in COLOURS.items():
         for random in (False, True):
             found = [row for row in rows if row["method"] == method and (row["order"] == "random") == random]
@@ -30,11 +32,12 @@ def calls_picture(rows: Sequence[dict[str, Any]]) -> bytes | None:
     for row in rows:
         if row["method"] == "real" and row["judge_ppl"] is not None:
             axes.axhline(row["judge_ppl"], color="#cdd4e0", linewidth=1.6, label="real text", zorder=0)
-    for axis, scale in ((axes.xaxis, axes.set_xscale), (axes.yaxis, axes.set_yscale)):
-        scale("log")
-        axis.set_major_formatter("{x:g}")
-        axis.set_minor_formatter("{x:g}" if axis is axes.yaxis else "")
+    axes.set(xscale="log", yscale="log")
     axes.set_xticks(sorted({row["calls"] for row in rows if row["calls"]}))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter("")
     return _drawn(figure, axes)
 
 
