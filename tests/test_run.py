@@ -25,6 +25,7 @@ from glauber.info import model_facts, run_facts, run_words
 from glauber.train import recipe
 from glauber.train.checkpoint import checkpoints, read_newest, write_checkpoint
 from glauber.train.loop import InMemory
+from glauber.train.parallel import World
 from glauber.train.report import read_log
 from glauber.train.run import Data, run, shards_data
 from glauber.train.samples import draw_samples, quick_schedule
@@ -329,6 +330,19 @@ def test_validation_happens_when_it_was_asked_for_and_changes_no_weight(every, s
     assert [line["step"] for line in lines if "valid_bits_per_token" in line] == sorted({*range(every, 41, every), 40})
     assert [line["step"] for line in lines] == sorted({*range(every, 41, every), *range(10, 41, 10)})
     assert digest(tmp_path / "run") == digest(straight)
+
+
+def test_a_run_whose_time_is_up_while_it_waits_for_the_gpu_is_validated_at_its_end(data, tmp_path, monkeypatch):
+    mean = World.mean
+
+    def slow(self: World, value: torch.Tensor) -> torch.Tensor:
+        time.sleep(0.5)  # more than all of the time
+        return mean(self, value)
+
+    monkeypatch.setattr(World, "mean", slow)
+    timed = replace(plan(), train=replace(plan().train, steps=10**6, seconds=0.4, evaluate_every=10**6, samples=0))
+    run(timed, shards_data(data), tmp_path / "run", say=lambda _: None)
+    assert "valid_bits_per_token" in read_log(tmp_path / "run" / "log.jsonl")[-1]
 
 
 def test_training_starts_from_a_saved_model_and_says_what_it_made_anew(straight, data, tmp_path):

@@ -1,6 +1,5 @@
 """What a recipe, a run or a model is made of, as plain facts."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +7,7 @@ import torch
 
 from glauber.codec import ImageCodec, TextCodec, is_image_codec
 from glauber.conditional import CLASSIFIERS, Transformer, TransformerConfig
+from glauber.data.writing import read_json
 from glauber.model import Model, load
 from glauber.storage import is_bundled
 from glauber.train import Recipe, TrainSpec
@@ -51,7 +51,7 @@ def recipe_facts(plan: Recipe) -> dict[str, str]:
 def is_run(name: str) -> bool:
     """Whether it is a training run's folder."""
     config = Path(name) / "config.json"
-    return not is_bundled(name) and config.is_file() and "recipe" in _read_json(config)
+    return not is_bundled(name) and config.is_file() and "recipe" in read_json(config)
 
 
 def run_facts(name: str) -> dict[str, Any]:
@@ -59,11 +59,11 @@ def run_facts(name: str) -> dict[str, Any]:
     folder = Path(name)
     log = read_log(folder / "log.jsonl") if (folder / "log.jsonl").is_file() else []
     kept = checkpoints(folder / "checkpoints")
-    last = max([*log[-1:], *(_read_json(path / STATE) for path in kept[-1:])], key=lambda known: known["step"], default={})
+    last = max([*log[-1:], *(read_json(path / STATE) for path in kept[-1:])], key=lambda known: known["step"], default={})
     bounds = [record for record in log if "valid_bits_per_token" in record]
     model = model_facts(str(folder / "model")) if (folder / "model" / "config.json").is_file() else None
     return {
-        **_read_json(folder / "config.json"),
+        **read_json(folder / "config.json"),
         "step": last.get("step", 0),
         "seconds": last.get("seconds", 0.0),
         "last": log[-1] if log else None,
@@ -153,14 +153,6 @@ def _codec(codec: ImageCodec | TextCodec | None) -> dict[str, Any] | None:
         return None
     short = {name: value for name, value in codec.to_dict().items() if name not in ("tokenizer", "alphabet", "end")}
     return short | {"vocab": codec.vocab} | ({} if is_image_codec(codec) else {"lossless": getattr(codec, "lossless", True)})
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path} cannot be read as JSON; it is damaged") from error
-    return found if isinstance(found, dict) else {}
 
 
 def _network_facts(config: TransformerConfig) -> dict[str, str]:

@@ -17,7 +17,7 @@ def evaluate(
         Path,
         typer.Argument(
             metavar="SAMPLES",
-            help=".txt, .jsonl, .npy, what sample --out wrote; or filled gaps in .jsonl; or images in a folder.",
+            help=".txt (form feeds between texts), .jsonl, .npy, what sample --out wrote; filled gaps in .jsonl; images.",
         ),
     ],
     reference: Annotated[

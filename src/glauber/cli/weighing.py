@@ -60,13 +60,14 @@ def bench_table1(
     data: Annotated[Path | None, typer.Option(help="Shards of text to train on, as `glauber prepare` makes them.")] = None,
     test: Annotated[Path | None, typer.Option(help="A held-out text; the validation rows of the data if not given.")] = None,
     methods: Annotated[
-        str | None, typer.Option(help="Train and sample these: ggm,ar; or none, to judge alone. All if not given.")
+        str | None,
+        typer.Option(help="Some of ggm,ar,mdlm,sedd,udlm,plaid,mlm-gibbs, or none, to judge alone. All if not given."),
     ] = None,
-    seconds: Annotated[float | None, typer.Option(help="Of training, for each; 180 if not given.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Of training, for each; 180, or 1.5 with --tiny.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Change a setting of all: network.width=512. May be repeated.")
     ] = None,
-    number: Annotated[int | None, typer.Option("-n", "--number", help="Samples for each row of the table; 256.")] = None,
+    number: Annotated[int | None, typer.Option("-n", "--number", help="Samples for each row; 256, or 24 with --tiny.")] = None,
     judge: Annotated[
         str | None, typer.Option(help="Judge the samples by this causal language model: a folder, .gguf file or hub id.")
     ] = None,
@@ -85,7 +86,7 @@ def bench_table1(
     table = bench.bench_table1(
         out, data, test, chosen, seconds, parse_settings(settings) if settings else None, number, judge, tiny
     )
-    print(f"\n{markdown(table['rows'])}\n{out / 'table1.json'}, table1.md and pictures are in {out}")
+    print(f"\n{markdown(table['rows'])}\ntable1.json, table1.md and the pictures are in {out}")
 
 
 @app.command()

@@ -172,7 +172,8 @@ def _find(name: str | Path) -> list[Source]:
             raise ValueError(f"{path} holds no .txt, .jsonl (as they are, or packed as .gz, .xz, .zst) or .npy")
         return [_source(p, p.relative_to(path).as_posix()) for p in paths]
     if not path.is_file():
-        raise ValueError(f"there is no file or folder {path}; for a data set of the hub write hub:{name}")
+        hub = "" if path.suffix or path.is_absolute() else f"; for a data set of the hub write hub:{name}"
+        raise ValueError(f"there is no file or folder {path}{hub or '; check the name'}")
     if is_image(path):
         raise ValueError(f"{path} is an image; name a tokenizer of images, such as patches:512 or pixels:16")
     if not _kind(path):
@@ -393,7 +394,7 @@ def _tokens(source: Source, start: Position, vocab: int) -> Iterator[Piece]:
         if block.min() < 0 or block.max() >= vocab:
             span = f"{block.min()}..{block.max()}"
             raise ValueError(
-                f"{source.path} holds tokens of {span}, which do not fit a vocabulary of {vocab}; name the one that they are of"
+                f"{source.path} holds tokens of {span}, which do not fit a vocabulary of {vocab}; name a larger one, or theirs"
             )
         after = offset + len(block)
         read = min(after * tokens[:1].nbytes, source.size)

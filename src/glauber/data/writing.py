@@ -1,11 +1,12 @@
 """Files that are there whole or not at all, and disks that are full."""
 
 import errno
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """The disk, the user's share of it, or the largest file allowed."""
@@ -50,3 +51,12 @@ def disk_full_said(folder: Path, then: str) -> Iterator[None]:
         if cause is None:
             raise
         raise OSError(f"the disk of {folder} is full; free some space and {then}") from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """An object, as `write` left it."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read as JSON; it is damaged") from error
+    return found if isinstance(found, dict) else {}

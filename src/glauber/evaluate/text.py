@@ -144,7 +144,9 @@ def evaluate_texts(
         if isinstance(name, str):
             find_model(name)  # before anything that takes time
     if len(samples.texts) < 2:
-        raise ValueError(f"{samples.source} holds only one text that is not empty; give at least two samples")
+        raise ValueError(
+            f"{samples.source} holds only one text that is not empty; give at least two samples (in a .txt, form feeds between)"
+        )
     length = int(np.median([len(text) for text in samples.texts]))
     held_out = spread(passages(reference.texts, length), 2 * len(samples.texts))
     if len(held_out) < 2:

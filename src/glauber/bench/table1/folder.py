@@ -12,7 +12,7 @@ import torch
 
 from glauber.bench.table1.ways import METHODS, ways
 from glauber.codec import is_image_codec
-from glauber.data.writing import write
+from glauber.data.writing import read_json, write
 from glauber.evaluate.text import Texts, passages, read_texts
 from glauber.score import Windows, characters
 from glauber.train.recipe import Recipe, recipe
@@ -59,15 +59,13 @@ class Folder:
 
     def plan(self, method: str) -> Recipe:
         """How a method is trained; what differs between two is their `method` alone."""
-        size = TINY if self.settings["tiny"] else SIZE
         clock = {"method": METHODS[method], "train.seconds": self.settings["seconds"]}
-        return apply_settings(recipe("novels"), RUN | size | self.settings["set"] | clock)
+        return sized(self.settings["set"] | clock, self.settings["tiny"])
 
     def record(self, method: str) -> dict[str, Any]:
         """What is known of a method so far."""
         path = self.out / f"{method}.json"
-        found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {"train": None, "sets": {}}
-        return found
+        return read_json(path) if path.is_file() else {"train": None, "sets": {}}
 
     def keep(self, method: str, record: dict[str, Any]) -> None:
         write(self.out / f"{method}.json", json.dumps(record).encode())
@@ -81,8 +79,13 @@ class Folder:
         return sum(len(batch["tokens"]) for batch in made["batches"]) >= int(self.settings["number"])
 
 
+def sized(settings: dict[str, Any], tiny: bool) -> Recipe:
+    """The recipe with the network of the table, and these settings."""
+    return apply_settings(recipe("novels"), RUN | (TINY if tiny else SIZE) | settings)
+
+
 def seconds_per_sample(made: dict[str, Any]) -> float:
-    """Of a set, by the batch in the middle; the first one warms up."""
+    """Of a set, the median over its batches; the first one warms up."""
     return float(median(batch["seconds"] / len(batch["tokens"]) for batch in made["batches"]))
 
 
@@ -128,7 +131,7 @@ def _agreed(out: Path, asked: dict[str, Any]) -> dict[str, Any]:
     if not path.is_file():
         defaults: dict[str, Any] = {**(TINY_DEFAULTS if asked["tiny"] else DEFAULTS), "set": {}}
         return {name: defaults[name] if value is None else value for name, value in asked.items()}
-    theirs: dict[str, Any] = json.loads(path.read_text())
+    theirs = read_json(path)
     ours = {name: theirs[name] if value is None else value for name, value in asked.items()}
     old, new = (settings | settings["set"] for settings in (theirs, ours))
     for name in {"tiny": None} | old | new:

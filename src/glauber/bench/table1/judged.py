@@ -12,7 +12,7 @@ import torch
 from glauber.bench.table1 import pictures
 from glauber.bench.table1.folder import Folder, seconds_per_sample
 from glauber.bench.table1.ways import METHODS
-from glauber.data.writing import write
+from glauber.data.writing import read_json, write
 from glauber.evaluate.judge import Judge
 from glauber.evaluate.text import Texts, evaluate_texts
 from glauber.score import ratio
@@ -54,14 +54,13 @@ def judge_samples(table: Folder, name: str) -> None:
 def _judged(table: Folder) -> dict[str, Any]:
     """What the judge has said so far."""
     path = table.out / JUDGED
-    found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {"judge": None, "sets": {}, "real": None}
-    return found
+    return read_json(path) if path.is_file() else {"judge": None, "sets": {}, "real": None}
 
 
 def _said(judged: dict[str, Any], label: str, made: dict[str, Any]) -> dict[str, Any] | None:
     """What the judge said of these samples; of others under the same name it does not count."""
     side: dict[str, Any] | None = judged["sets"].get(label)
-    return side if side is not None and side["digest"] == _digest(made) else None
+    return side if side is not None and side.get("digest") == _digest(made) else None
 
 
 def _digest(made: dict[str, Any]) -> str:

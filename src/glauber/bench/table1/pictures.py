@@ -18,14 +18,15 @@ COLOURS = {
 def calls_picture(rows: Sequence[dict[str, Any]]) -> bytes | None:
     """Judge perplexity over network calls, a line for each method and kind of order; none where nothing was judged."""
     figure, axes = _paper("network calls of a sample", "judge's perplexity, lower is better")
-    from matplotlib.ticker import LogLocator
+    from matplotlib.ticker import LogLocator, NullLocator
 
     for method, colour in COLOURS.items():
-        for random in (False, True):
-            found = [row for row in rows if row["method"] == method and (row["order"] == "random") == random]
-            points = sorted((row["calls"], row["judge_ppl"]) for row in found if row["judge_ppl"] is not None)
+        judged = [row for row in rows if row["method"] == method and row["judge_ppl"] is not None]
+        for order, style in (("left to right", "o-"), ("random order", "o--")):
+            found = [row for row in judged if (row["order"] == "random") == (style == "o--")]
+            name = f"{method}, {order}" if len({row["order"] for row in judged}) > 1 else method
+            points = sorted((row["calls"], row["judge_ppl"]) for row in found)
             if points:
-                name, style = (f"{method}, random order", "o--") if random else (method, "o-")
                 axes.plot(*zip(*points, strict=True), style, color=colour, markersize=4, linewidth=1.6, label=name)
     if not axes.lines:
         return None
@@ -38,6 +39,7 @@ def calls_picture(rows: Sequence[dict[str, Any]]) -> bytes | None:
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter("")
+    axes.xaxis.set_minor_locator(NullLocator())
     return _drawn(figure, axes)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from glauber.bench.table1.folder import Folder, open_table, require_table, seconds_per_sample
+from glauber.bench.table1.folder import Folder, open_table, require_table, seconds_per_sample, sized
 from glauber.bench.table1.judged import judge_samples, write_table
 from glauber.bench.table1.tiny import tiny_data, tiny_judge
 from glauber.bench.table1.ways import METHODS, Way, bound, draw, order_of, ways
@@ -56,8 +56,9 @@ def bench_table1(
     chosen = list(METHODS) if methods is None else list(methods)
     if wrong := [name for name in chosen if name not in METHODS]:
         raise ValueError(f"the methods are {', '.join(METHODS)}; there is no {wrong[0]!r}")
-    if (seconds is not None and seconds <= 0) or (number is not None and number < 2):
+    if (seconds is not None and not seconds > 0) or (number is not None and number < 2):
         raise ValueError("the table needs some seconds of training and at least two samples of each row")
+    sized(settings or {}, tiny)  # a slip is told before anything is made
     if judge is not None:
         find_model(judge)
     if tiny:
