@@ -424,19 +424,21 @@ def test_the_bound_of_a_chain_is_minus_the_logarithm_of_the_probability_to_draw_
     assert found["bits_per_char"] == pytest.approx(nats / math.log(2) / 60, rel=1e-5)
 
 
-def test_the_bound_of_random_orders_is_the_mean_over_all_of_them():
+@pytest.mark.parametrize(("calls", "cuts"), [(2, (0, 2, 4)), (3, (0, 1, 2, 4))])
+def test_the_bound_of_random_orders_is_the_mean_over_all_of_them(calls, cuts):
+    """The sites come in as equal parts as they can; which come when is drawn for each row."""
     model, x0 = some_model("mdlm", 4), torch.tensor([[0, 3, 1, 1], [4, 2, 2, 0]])
-    pairs, exact = list(itertools.combinations(range(4), 2)), torch.zeros(2)
+    orders, exact = list(itertools.permutations(range(4))), torch.zeros(2)
     with torch.no_grad():
-        for first in pairs:  # two calls draw two sites each; which come first is drawn for each row
+        for order in orders:
             z = torch.full_like(x0, V)
-            for sites in (list(first), sorted({0, 1, 2, 3} - set(first))):
+            for sites in (list(order[first:last]) for first, last in itertools.pairwise(cuts)):
                 law = clean_logits(model.network, model.process, z).log_softmax(-1).gather(-1, x0[..., None]).squeeze(-1)
-                exact -= law[:, sites].sum(1) / len(pairs)
+                exact -= law[:, sites].sum(1) / len(orders)
                 z[:, sites] = x0[:, sites]
     rows = 4000
     for row, nats in zip(x0, exact.tolist(), strict=True):
-        found = bound(model, Way(2, "random"), Windows(row.repeat(rows, 1), None, torch.full((rows,), 5)))
+        found = bound(model, Way(calls, "random"), Windows(row.repeat(rows, 1), None, torch.full((rows,), 5)))
         assert found is not None
         assert found["error"] < 0.02 * found["bits_per_char"]
         assert abs(found["bits_per_char"] - nats / math.log(2) / 5) < 5 * found["error"]  # false alarm: one in a million

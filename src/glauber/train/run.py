@@ -219,7 +219,8 @@ def _trainer(plan: Recipe, data: Data, init: str | None, say: Say, world: World)
     if init is not None:
         _start_from(network, load(init), say)
     parameters = sum(p.numel() for p in network.parameters())
-    say(f"{parameters:,} parameters, {len(data.train):,} rows of {data.length} tokens, {plan.train.steps:,} steps")
+    clock = "" if plan.train.seconds is None else f" or {plan.train.seconds:g} s"
+    say(f"{parameters:,} parameters, {len(data.train):,} rows of {data.length} tokens, {plan.train.steps:,} steps{clock}")
     if data.classes:
         told = "" if plan.network.classes else ", which are not told to a network that reads, or has a loss other than dense"
         say(f"{len(data.classes)} classes{told}")

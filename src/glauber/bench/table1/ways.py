@@ -121,7 +121,8 @@ def _unmasking(model: Model, calls: int, x0: Tensor) -> Tensor:
 
     def term(x: Tensor, t: Tensor) -> Tensor:
         now = (t * calls).long()[:, None]
-        drawn_by = uniform(x.shape, generator, x.device).argsort(1) * calls // process.length
+        rank = uniform(x.shape, generator, x.device).argsort(1)
+        drawn_by = ((rank + 1) * calls - 1) // process.length  # as `unmask_in_order` cuts the sites
         z = torch.where(drawn_by < now, x, process.noise.mask)
         paid = F.cross_entropy(clean_logits(model.network, process, z).mT.double(), x, reduction="none")
         return calls * torch.where(drawn_by == now, paid, 0.0).sum(1)
