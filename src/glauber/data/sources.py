@@ -172,8 +172,9 @@ def _find(name: str | Path) -> list[Source]:
             raise ValueError(f"{path} holds no .txt, .jsonl (as they are, or packed as .gz, .xz, .zst) or .npy")
         return [_source(p, p.relative_to(path).as_posix()) for p in paths]
     if not path.is_file():
-        hub = "" if path.suffix or path.is_absolute() else f"; for a data set of the hub write hub:{name}"
-        raise ValueError(f"there is no file or folder {path}{hub or '; check the name'}")
+        local = path.suffix or path.is_absolute()  # and so no name of the hub
+        hint = "check the name" if local else f"for a data set of the hub write hub:{name}"
+        raise ValueError(f"there is no file or folder {path}; {hint}")
     if is_image(path):
         raise ValueError(f"{path} is an image; name a tokenizer of images, such as patches:512 or pixels:16")
     if not _kind(path):
