@@ -3,8 +3,9 @@ PYTHON ?= python3
 TORCH  ?= torch==2.13.0
 VENV   := .venv
 BIN    := $(VENV)/bin
+GPU_PYTHON ?= python3
 
-.PHONY: demo test test-slow lint clean
+.PHONY: demo test test-slow test-gpu golden lint clean
 
 demo: $(VENV)/demo.done  ## train on embedded digits, sample, fill gaps in, write pictures to demo/
 	$(BIN)/glauber demo --out demo --force
@@ -14,6 +15,14 @@ test: $(VENV)/dev.done  ## all tests but the slow ones
 
 test-slow: $(VENV)/dev.done  ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow
+
+test-gpu:  ## what runs on a GPU alone, with a Python that has pytest and a CUDA torch: it makes no environment
+	@$(GPU_PYTHON) -c 'import pytest, torch; torch.zeros(1, device="cuda")' 2>/dev/null || \
+		{ echo "no GPU, or no pytest or no CUDA torch for $(GPU_PYTHON); say which Python has them: make test-gpu GPU_PYTHON=python3.12"; exit 2; }
+	PYTHONPATH=src PYTHONDONTWRITEBYTECODE=1 $(GPU_PYTHON) -m pytest -m gpu -W default -p no:cacheprovider -p no:logging -vvrP --durations=5 tests/test_gpu.py
+
+golden: $(VENV)/dev.done  ## write anew what must not change, for a change that is meant to alter it; its commit says why
+	$(BIN)/python tests/golden.py
 
 lint: $(VENV)/dev.done  ## style and types
 	$(BIN)/ruff check src tests

@@ -8,19 +8,38 @@ import atexit
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
 
+class Done(subprocess.CompletedProcess[str]):
+    """What became of a command: with the seconds that it took, and the most memory that it held, in MB.
+
+    The memory is what the kernel counted for its process, torch and all that the process was forked with included.
+    """
+
+    seconds: float
+    peak: float
+
+
 def glauber(
-    *words: object, cwd: str | Path | None = None, env: dict[str, str] | None = None, limit: int | None = None
-) -> subprocess.CompletedProcess[str]:
-    """`python -m glauber WORDS`. With a limit no file may grow beyond it: what a full disk does, without filling one."""
+    *words: object,
+    cwd: str | Path | None = None,
+    env: dict[str, str] | None = None,
+    limit: int | None = None,
+    seconds: int = 0,
+) -> Done:
+    """`python -m glauber WORDS`. With a limit no file may grow beyond it: what a full disk does, without filling one.
+
+    After so many seconds, if any are said, the kernel ends it by SIGALRM.
+    """
     server = _server()
     assert server.stdin is not None
     assert server.stdout is not None
@@ -31,11 +50,13 @@ def glauber(
             os.mkfifo(pipe)
         said = [readers.submit(pipe.read_text) for pipe in (out, err)]
         asked = {"words": arguments, "cwd": str(cwd or Path.cwd()), "env": dict(os.environ if env is None else env)}
-        asked |= {"out": str(out), "err": str(err), "limit": limit}
+        asked |= {"out": str(out), "err": str(err), "limit": limit, "seconds": seconds}
         server.stdin.write(json.dumps(asked) + "\n")
         server.stdin.flush()
-        code = int(server.stdout.readline())
-        return subprocess.CompletedProcess(arguments, code, *(text.result() for text in said))
+        told = json.loads(server.stdout.readline())
+        done = Done(arguments, told["code"], *(text.result() for text in said))
+        done.seconds, done.peak = told["seconds"], told["peak"]
+        return done
 
 
 @cache
@@ -58,20 +79,23 @@ def serve() -> None:
     import glauber.train  # noqa: F401
 
     for line in sys.stdin:
-        child = os.fork()
+        began, child = time.monotonic(), os.fork()
         if child == 0:
             _become(**json.loads(line))
-        _, status = os.waitpid(child, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
+        _, status, used = os.wait4(child, 0)
+        seconds, peak = time.monotonic() - began, used.ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e6
+        print(json.dumps({"code": os.waitstatus_to_exitcode(status), "seconds": seconds, "peak": peak}), flush=True)
 
 
-def _become(words: list[str], cwd: str, env: dict[str, str], out: str, err: str, limit: int | None) -> None:
+def _become(words: list[str], cwd: str, env: dict[str, str], out: str, err: str, limit: int | None, seconds: int) -> None:
     """The command; never returns."""
+    signal.alarm(seconds)
     for number, (path, kind) in enumerate(((os.devnull, os.O_RDONLY), (out, os.O_WRONLY), (err, os.O_WRONLY))):
         opened = os.open(path, kind)
         os.dup2(opened, number)
         os.close(opened)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    sys.stdout, sys.stderr = (open(k, "w", buffering=1, closefd=False) for k in (1, 2))  # noqa: SIM115 (the old ones may think of a file)
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)

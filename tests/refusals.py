@@ -8,10 +8,10 @@ import pytest
 
 
 @contextmanager
-def refused(about: str | None = None) -> Iterator[None]:
+def refused(about: str | None = None) -> Iterator[pytest.ExceptionInfo[ValueError]]:
     """The block raises ValueError; its message is one sentence on one line and matches `about`."""
     with pytest.raises(ValueError, match=about) as caught:
-        yield
+        yield caught
     message = str(caught.value)
     assert "\n" not in message, f"more than one line: {message!r}"
     assert len(message.split()) >= 4, f"not a sentence: {message!r}"

@@ -12,16 +12,18 @@ from enumeration import chi_square, index, random_law, states, tv
 from refusals import refused
 
 from glauber import Model, NoiseLaw, Process, Schedule, TransformerConfig, load
-from glauber.baseline import DIFFUSIONS, METHODS, Plaid, network_of
+from glauber.baseline import DIFFUSIONS, METHODS, Plaid, network_of, sedd
 from glauber.baseline.chains import within
+from glauber.baseline.diffusion import integral
 from glauber.baseline.mdlm import unmask
 from glauber.baseline.plaid import EmbeddingDiffusion, diffusion, prior, reconstruction, step
 from glauber.baseline.sedd import sigma
+from glauber.codec.text import ByteCodec, CharCodec
 from glauber.process.draws import Keyed
 from glauber.train import TrainSpec, recipe
 from glauber.train.loop import InMemory
 from glauber.train.report import read_log
-from glauber.train.run import Data, run
+from glauber.train.run import Data, fit, run
 
 V, L = 3, 3
 TABLE = random_law(V**L, 3, 0.5)
@@ -211,6 +213,30 @@ def test_the_bound_is_above_the_negative_log_likelihood_of_the_sampler_whatever_
     assert gap.max() > 0.01
 
 
+@pytest.mark.parametrize("t", [0.5, 0.05])
+def test_the_last_step_of_euler_is_tweedie_s_and_no_other_is(t):
+    last, euler = (kernel("sedd-uniform", wrong("sedd-uniform"), t, 0.0, sampler) for sampler in ("tweedie", "euler"))
+    np.testing.assert_array_equal(euler, last)
+    inner, euler = (kernel("sedd-uniform", wrong("sedd-uniform"), t, t / 2, sampler) for sampler in ("tweedie", "euler"))
+    assert abs(euler - inner).max() > 1e-6
+
+
+def test_the_prior_of_uniform_score_entropy_is_what_noise_that_ends_early_leaves(monkeypatch):
+    """With the paper's noise it is nearly nothing; here a quarter of the tokens is left."""
+    monkeypatch.setattr(sedd, "SIGMA", (1e-4, math.log(4)))
+    kept = math.exp(-(math.log(4) - 1e-4))
+    q = np.array([kept + (1 - kept) / V, *[(1 - kept) / V] * (V - 1)])
+    assert METHODS["sedd-uniform"].prior(PROCESS) == pytest.approx((q * np.log(q * V)).sum(), rel=1e-9)
+
+
+@pytest.mark.parametrize("draws", [1, 3])
+def test_the_times_of_a_bound_are_one_from_each_of_as_many_equal_parts_as_there_are_terms(draws):
+    seen = []
+    integral(lambda x, t: seen.append(t) or t, STATES, V, draws, torch.Generator().manual_seed(0))
+    parts = (torch.cat(seen) * draws * len(STATES)).long()
+    assert parts.sort().values.tolist() == list(range(draws * len(STATES)))
+
+
 def at_sites(network):
     """As a `Transformer`, which masks the sites that it is asked about and answers for these alone."""
 
@@ -234,6 +260,65 @@ def test_sample_draws_from_the_law_of_its_kernel(name, sampler):
     assert chi_square(counts, law_after(name, EXACT[name], 3, sampler)) > 1e-5
     assert chi_square(counts, TABLE) < 1e-5
     assert calls == 3 or name == "mdlm"
+
+
+# ---- banned tokens
+
+
+@pytest.mark.parametrize(("name", "sampler"), [*CHAINS, ("mdlm", "first-hitting"), ("plaid", "ancestral")])
+@pytest.mark.parametrize("calls", [2, 7])
+def test_a_banned_token_is_never_drawn_whatever_the_sampler_and_the_calls(name, sampler, calls):
+    """The two that the network likes best."""
+    network, process = small(name)
+
+    def sample(**ban):
+        return METHODS[name].sample(network, process, 200, calls, torch.Generator().manual_seed(0), sampler, **ban).tokens
+
+    often = sample().flatten().bincount(minlength=6)
+    best = often.argsort(descending=True)[:2]
+    assert often[best].min() > 0
+    drawn = sample(ban=best.tolist())
+    assert not torch.isin(drawn, best).any()
+    assert drawn.max() < 6
+
+
+@pytest.mark.parametrize("name", ["mdlm", "sedd"])
+def test_a_banned_token_leaves_the_shares_of_the_others_as_they_are(name):
+    """One site at a time, in one order. A false alarm in a hundred thousand."""
+    network, order = wrong(name), [2, 0, 1]
+
+    def without(z, t, survival):
+        return network(z, t, survival).index_fill(-1, torch.tensor([1]), -torch.inf)
+
+    counts, _ = drawn(name, network, L, order=torch.tensor(order), ban=[1])
+    law = one_site_at_a_time(without, [order])
+    assert chi_square(counts[law > 0], law[law > 0]) > 1e-5
+    assert counts[law == 0].sum() == 0
+
+
+def test_a_chain_of_another_method_bans_as_well():
+    for name, calls in (("ar", 8), ("mlm", 8), ("ggm", 4)):
+        network = network_of(METHODS[name].objective, TransformerConfig(6, 8, width=16, layers=1, heads=2, reads=name == "ar"))
+        schedule = Schedule.round_robin(8, 8, keep=0.0, order="right")
+        found = METHODS[name].sample(network, Process(schedule, NoiseLaw.uniform(6)), 100, calls, ban=[2, 5]).tokens
+        assert set(found.unique().tolist()) <= {0, 1, 3, 4}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_paper_s_language_recipe_bans_the_end_of_text_of_the_data_s_codec_whatever_the_method(name):
+    paper = recipe("paper-owt")
+    plan = replace(paper, method=name, network=replace(paper.network, conditioning="survival"))
+    for codec, ban in ((ByteCodec(), [256]), (CharCodec("ab"), [2]), (None, [])):
+        assert fit(plan, data()._replace(codec=codec)).sampling["ban"] == ban
+
+
+def test_a_model_of_another_method_keeps_to_the_ban_that_it_was_saved_with(tmp_path):
+    for name in DIFFUSIONS:
+        network, process = small(name)
+        Model(network, process, objective=METHODS[name].objective, sampling={"ban": [5]}).save(tmp_path / name)
+        model = load(tmp_path / name)
+        assert not (model.sample_tokens(200, seed=0, calls=3) == 5).any()
+        assert (model.sample_tokens(200, seed=0, calls=3, ban=[]) == 5).any()
 
 
 # ---- masked diffusion: one site at a time, and the cache
@@ -335,25 +420,27 @@ def test_a_row_in_which_nothing_is_unmasked_needs_no_call():
     assert counts.sum() == rows
 
 
-# ---- Gaussian diffusion over embeddings, at one site: its law on a grid, its bound by quadrature
+# ---- Gaussian diffusion over embeddings: its law on a grid, its bound by quadrature
 
 
 def exact_plaid(law, angles):
-    """A network that knows the law of its one token; its embeddings are unit vectors at these angles, or ±1 where there is one
-    dimension. To the law of the token the method itself adds the evidence of z."""
-    law = torch.as_tensor(law, dtype=torch.float64)
-    vectors = torch.stack([torch.cos(angles), torch.sin(angles)], 1) if len(law) > 2 else torch.cos(angles)[:, None]
+    """A network that knows the law (V,) of its one token, or the laws (L, V) of independent ones; its embeddings are unit
+    vectors at these angles, or ±1 where there are two tokens. The method itself adds the evidence of z."""
+    law = torch.as_tensor(law, dtype=torch.float64).view(-1, len(angles))
+    vectors = torch.stack([torch.cos(angles), torch.sin(angles)], 1) if len(angles) > 2 else torch.cos(angles)[:, None]
 
     class Exact(Plaid):
         def tokens(self, z, t, guess):
-            return law.log().expand(*z.shape[:2], -1)
+            return law.log().expand(len(z), -1, -1)
 
-    network = Exact(TransformerConfig(len(law), 1, width=8, layers=1, heads=1), dimension=vectors.shape[1]).double()
+    network = Exact(TransformerConfig(len(angles), len(law), width=8, layers=1, heads=1), dimension=vectors.shape[1]).double()
     network.embed.weight.data = vectors.double()
     return network
 
 
 TWO = torch.tensor([0.2, 0.8], dtype=torch.float64)
+UNLIKE = torch.tensor([[0.2, 0.8], [0.65, 0.35]], dtype=torch.float64)
+LINE = torch.tensor([0.0, math.pi])
 ONE_SITE = Process(Schedule.round_robin(1, 1, keep=0.0), NoiseLaw.uniform(2))
 GRID = torch.linspace(-6, 6, 601, dtype=torch.float64)
 
@@ -363,20 +450,25 @@ def normal_density(x, mean, spread):
 
 
 @torch.no_grad()
-def plaid_law_after(network, steps):
-    """(2,) the law of the token after so many steps and the last draw, by pushing the density of z over a fine grid."""
+def plaid_law_after(network, steps, temperature=1.0):
+    """(2,) the law of the one token after so many steps and the last draw, by pushing the density of z over a fine grid.
+
+    The paper's temperature divides the noise that it finds in z, and takes the guess anew from what is left.
+    """
     density, cell = normal_density(GRID, 0.0, 1.0), float(GRID[1] - GRID[0])
     for k in range(steps):
         t, s = 1 - k / steps, (steps - k - 1) / steps
         guess = network(GRID.view(-1, 1, 1), torch.full_like(GRID, t)).guess.flatten()
-        mean, spread = step(GRID, guess, t, s)
+        alpha2 = 1 / (1 + math.exp(9 * t - 3))
+        found = (GRID - math.sqrt(alpha2) * guess) / math.sqrt(1 - alpha2) / temperature
+        mean, spread = step(GRID, (GRID - math.sqrt(1 - alpha2) * found) / math.sqrt(alpha2), t, s)
         density = (density * cell) @ normal_density(GRID[None], mean[:, None], spread)
     p = network(GRID.view(-1, 1, 1), torch.zeros_like(GRID)).log_law.exp()[:, 0]
     return ((density * cell) @ p).numpy()
 
 
 def test_with_an_exact_network_the_law_of_plaid_goes_to_the_data_s_with_the_number_of_steps():
-    network = exact_plaid(TWO, torch.tensor([0.0, math.pi]))
+    network = exact_plaid(TWO, LINE)
     errors = [tv(plaid_law_after(network, steps), TWO.numpy()) for steps in (8, 32, 128)]
     assert errors[2] < errors[1] / 2.5 < errors[0] / 6
     assert errors[2] < 0.004
@@ -384,7 +476,7 @@ def test_with_an_exact_network_the_law_of_plaid_goes_to_the_data_s_with_the_numb
 
 def test_plaid_draws_from_the_law_of_its_steps():
     """A false alarm in a hundred thousand; two steps are far enough from the data's law to be told from it."""
-    network, method = exact_plaid(TWO, torch.tensor([0.0, math.pi])), EmbeddingDiffusion(dimension=1)
+    network, method = exact_plaid(TWO, LINE), EmbeddingDiffusion(dimension=1)
     found = method.sample(network, ONE_SITE, 40_000, 3, torch.Generator().manual_seed(0))
     counts = found.tokens.flatten().bincount(minlength=2).numpy()
     assert found.calls == 3
@@ -392,24 +484,57 @@ def test_plaid_draws_from_the_law_of_its_steps():
     assert chi_square(counts, TWO.numpy()) < 1e-5
 
 
+def test_plaid_with_a_temperature_draws_from_the_law_of_its_steps_with_the_noise_divided_by_it():
+    """A false alarm in a hundred thousand; at temperature 1 it would be one in every run."""
+    network, method = exact_plaid(TWO, LINE), EmbeddingDiffusion(dimension=1)
+    found = method.sample(network, ONE_SITE, 40_000, 5, torch.Generator().manual_seed(0), temperature=0.9)
+    counts = found.tokens.flatten().bincount(minlength=2).numpy()
+    assert chi_square(counts, plaid_law_after(network, 4, 0.9)) > 1e-5
+    assert chi_square(counts, plaid_law_after(network, 4)) < 1e-5
+
+
+def test_plaid_draws_every_site_by_its_own_noise():
+    """At two unlike sites. A false alarm in a hundred thousand; with the laws exchanged it would be one in every run."""
+    network, method = exact_plaid(UNLIKE, LINE), EmbeddingDiffusion(dimension=1)
+    process = Process(Schedule.round_robin(2, 2, keep=0.0), NoiseLaw.uniform(2))
+    found = method.sample(network, process, 40_000, 5, torch.Generator().manual_seed(0)).tokens
+    first, second = (plaid_law_after(exact_plaid(law, LINE), 4) for law in UNLIKE)
+    counts = (2 * found[:, 0] + found[:, 1]).bincount(minlength=4).numpy()
+    assert chi_square(counts, np.outer(first, second).ravel()) > 1e-5
+    assert chi_square(counts, np.outer(second, first).ravel()) < 1e-5
+
+
+class Watched(Plaid):
+    """Writes down what it is told and what it answers."""
+
+    def __init__(self):
+        super().__init__(TransformerConfig(5, 6, width=8, layers=1, heads=1))
+        self.answers, self.shown, self.times = [], [], []
+        with torch.no_grad():
+            for parameter in self.parameters():
+                parameter.normal_(generator=torch.Generator().manual_seed(parameter.numel()))
+
+    def forward(self, *inputs, **options):
+        self.answers.append(super().forward(*inputs, **options))
+        return self.answers[-1]
+
+    def tokens(self, z, t, guess):
+        self.shown.append(guess)
+        self.times.append(t)
+        return super().tokens(z, t, guess)
+
+    def forget(self):
+        for seen in (self.answers, self.shown, self.times):
+            seen.clear()
+
+
+FIVE_TOKENS = Process(Schedule.round_robin(6, 6, keep=0.0), NoiseLaw.uniform(5))
+
+
 def test_plaid_is_shown_its_own_guesses():
     """A quarter of the training rows that of a first pass, the bound all of them, the sampler that of the step before."""
-
-    class Watched(Plaid):
-        def forward(self, *inputs):
-            answers.append(super().forward(*inputs))
-            return answers[-1]
-
-        def tokens(self, z, t, guess):
-            shown.append(guess)
-            return super().tokens(z, t, guess)
-
-    answers, shown = [], []
-    network, method = Watched(TransformerConfig(5, 6, width=8, layers=1, heads=1)), METHODS["plaid"]
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.normal_(generator=torch.Generator().manual_seed(parameter.numel()))
-    process = Process(Schedule.round_robin(6, 6, keep=0.0), NoiseLaw.uniform(5))
+    network, method, process = Watched(), METHODS["plaid"], FIVE_TOKENS
+    answers, shown = network.answers, network.shown
     x0 = torch.randint(5, (8, 6), generator=torch.Generator().manual_seed(0))
 
     method.sample(network, process, 8, 4)
@@ -418,20 +543,56 @@ def test_plaid_is_shown_its_own_guesses():
     told, untold = (network.tokens(answers[0].z, torch.ones(8), guess) for guess in (shown[1], shown[0]))
     assert not torch.allclose(told, untold)
 
-    answers.clear()
-    shown.clear()
+    network.forget()
     method.bound(network, process, x0, draws=3)
     assert len(shown) == method.cost(3) == 8
     for first, second, answer in zip(shown[::2], shown[1::2], answers[::2], strict=True):
         assert not first.any()
         assert torch.equal(second, answer.guess)
 
-    answers.clear()
-    shown.clear()
-    method.loss(network, process, x0)
-    assert [len(guess) for guess in shown] == [2, 8]
-    assert torch.equal(shown[1][::4], answers[0].guess)
-    assert not shown[1][[1, 2, 3, 5, 6, 7]].any()
+    starts = set()
+    for seed in range(40):
+        network.forget()
+        method.loss(network, process, x0, generator=Keyed((seed,), torch.arange(8), 8))
+        assert [len(guess) for guess in shown] == [2, 8]
+        first = int(shown[1].abs().sum((1, 2)).nonzero()[0])
+        starts.add(first)
+        assert torch.equal(shown[1][first::4], answers[0].guess)
+        assert not shown[1][[row for row in range(8) if row % 4 != first]].any()
+    assert starts == {0, 1, 2, 3}  # a start is missed in one of 25,000 such tests
+
+
+def test_the_self_conditioned_times_of_plaid_cover_all_of_them_alike():
+    """At a batch of 16, of which each row has its sixteenth of them. One eighth trains the reconstruction, at time 0."""
+    network, times = Watched(), []
+    for seed in range(400):
+        network.forget()
+        METHODS["plaid"].loss(network, FIVE_TOKENS, torch.zeros(16, 6).long(), generator=Keyed((seed,), torch.arange(16), 16))
+        times.append(network.times[1][network.shown[1].abs().sum((1, 2)) > 0])
+    found = torch.cat(times)
+    assert len(found) == 4 * 400
+    shares = torch.cat([(found == 0).sum()[None], found[found > 0].mul(7).long().bincount(minlength=7)])
+    assert chi_square(shares.numpy(), np.full(8, 1 / 8)) > 1e-5  # by twos of the 16 rows
+
+
+def test_the_self_conditioned_rows_of_plaid_give_its_embeddings_no_gradient_and_all_else_one():
+    (network, _), x0 = small("plaid"), alike_rows(16, 3)
+    t, noise, guess = torch.rand(16), torch.randn(16, 8, 16), torch.randn(16, 8, 16)
+
+    def gradients(rows, conditioned):
+        network.zero_grad()
+        answer = network(x0[rows], t[rows], noise[rows], guess[rows], conditioned[rows])
+        (reconstruction(answer, x0[rows]) + diffusion(answer, t[rows]) + prior(answer.clean)).sum().backward()
+        return [network.embed.weight.grad.clone(), network.entrance.weight.grad.clone(), network.head.weight.grad.clone()]
+
+    conditioned, every = torch.arange(16) % 4 == 1, torch.ones(16, dtype=torch.bool)
+    (both, *mixed), (table, *learned) = gradients(every, conditioned), gradients(~conditioned, conditioned)
+    torch.testing.assert_close(both, table, rtol=1e-4, atol=1e-5)
+    none, *others = gradients(conditioned, conditioned)
+    assert not none.any()
+    assert all(part.abs().sum() > 0 for part in others)
+    for whole, one, other in zip(mixed, learned, others, strict=True):
+        torch.testing.assert_close(whole, one + other, rtol=1e-4, atol=1e-4)
 
 
 THREE = torch.tensor([0.15, 0.6, 0.25], dtype=torch.float64)
@@ -446,17 +607,22 @@ def hermite(number=32):
     return pairs, weights / weights.sum()
 
 
+def every_row(network):
+    """(V^L, L)."""
+    return torch.from_numpy(states(network.config.vocab, network.config.length))
+
+
 @torch.no_grad()
 def plaid_terms(network, part, t):
-    """(3,) the mean over the noise of a term at time t, for each token."""
-    noise, weight = hermite()
-    x, time = torch.arange(3).repeat_interleave(len(noise))[:, None], torch.full((3 * len(noise),), t, dtype=torch.float64)
-    answer = network(x, time, noise.repeat(3, 1)[:, None])
-    return part(answer, x, time).view(3, -1) @ weight
+    """(V^L,) the mean over the noise of a term at time t, for each row. The noise is two numbers, of one site or of both."""
+    (noise, weight), rows = hermite(), every_row(network)
+    x, time = rows.repeat_interleave(len(noise), 0), torch.full((len(rows) * len(noise),), t, dtype=torch.float64)
+    answer = network(x, time, noise.repeat(len(rows), 1).view(*x.shape, -1))
+    return part(answer, x, time).view(len(rows), -1) @ weight
 
 
 def plaid_bound(network, steps=None):
-    """(3,) the bound of each token: in continuous time, or in so many steps by Kingma et al.'s ½ (SNR(s) - SNR(t)) ‖E - x̂‖²."""
+    """(V^L,) the bound of each row: in continuous time, or in so many steps by Kingma et al.'s ½ (SNR(s) - SNR(t)) ‖E - x̂‖²."""
     ends = plaid_terms(network, lambda answer, x, t: reconstruction(answer, x) + prior(answer.clean), 0.0)
     if steps is None:
         node, weight = np.polynomial.legendre.leggauss(40)
@@ -469,20 +635,21 @@ def plaid_bound(network, steps=None):
     return ends
 
 
-def test_with_an_exact_network_the_bound_of_plaid_is_the_entropy_and_how_far_the_end_is_from_pure_noise():
+@pytest.mark.parametrize(("laws", "angles"), [(THREE[None], ANGLES), (UNLIKE, LINE)], ids=["one site", "two unlike sites"])
+def test_with_an_exact_network_the_bound_of_plaid_is_the_entropy_and_how_far_the_end_is_from_pure_noise(laws, angles):
     """In continuous time. The rest, KL(q(z_1) ‖ N(0, 1)), is worked out from the mixture of Gaussians that q(z_1) is."""
-    network = exact_plaid(THREE, ANGLES)
-    entropy = -(THREE * THREE.log()).sum()
-    noise, weight = hermite()
+    network = exact_plaid(laws, angles)
+    rows, (noise, weight) = every_row(network), hermite()
+    law = laws[torch.arange(len(laws)), rows].prod(1)
     alpha2 = 1 / (1 + math.exp(6.0))
-    centres = math.sqrt(alpha2) * torch.stack([ANGLES.cos(), ANGLES.sin()], 1)
+    centres = math.sqrt(alpha2) * network.embed.weight[rows].detach().flatten(1)
     rest = 0.0
-    for centre, p in zip(centres, THREE, strict=True):
+    for centre, p in zip(centres, law, strict=True):
         z = centre + math.sqrt(1 - alpha2) * noise
-        mixture = (THREE * normal_density(z[:, None], centres, math.sqrt(1 - alpha2)).prod(-1)).sum(1)
+        mixture = (law * normal_density(z[:, None], centres, math.sqrt(1 - alpha2)).prod(-1)).sum(1)
         rest += p * (weight @ (mixture / normal_density(z, 0.0, 1.0).prod(-1)).log())
     assert 0 < rest < 0.01
-    torch.testing.assert_close(THREE @ plaid_bound(network), entropy + rest, rtol=0, atol=1e-5)
+    torch.testing.assert_close(law @ plaid_bound(network), -(law * law.log()).sum() + rest, rtol=0, atol=1e-5)
 
 
 def test_the_bound_of_plaid_falls_with_the_number_of_steps_to_that_of_continuous_time():
@@ -571,19 +738,23 @@ def small(name, seed=0):
 
 
 @pytest.mark.parametrize("name", DIFFUSIONS)
-def test_the_loss_of_a_batch_is_the_mean_of_its_parts_and_reaches_every_weight(name):
+def test_the_loss_of_a_batch_and_its_gradient_are_the_mean_of_its_parts_and_every_weight_is_reached(name):
     """However the rows are shared out, each has its own random numbers."""
-    (network, process), x0 = small(name), alike_rows(16, 3)
-
-    def loss(part):
-        return METHODS[name].loss(network, process, x0[part], generator=Keyed((1, 2), torch.arange(16)[part], 16))
-
-    whole = loss(slice(0, 16))
-    torch.testing.assert_close(whole, (loss(slice(0, 4)) + 3 * loss(slice(4, 16))) / 4, rtol=1e-5, atol=1e-6)
-    whole.backward()
-    for parameter_name, parameter in network.named_parameters():
-        assert parameter.grad is not None, parameter_name
-        assert parameter.grad.abs().sum() > 0, parameter_name
+    (network, process), x0, found = small(name), alike_rows(16, 3), []
+    network.double()
+    for number in (1, 2, 4, 8, 16):
+        network.zero_grad()
+        losses = []
+        for rows in torch.arange(16).chunk(number):
+            loss = METHODS[name].loss(network, process, x0[rows], generator=Keyed((1, 2), rows, 16)) / number
+            loss.backward()
+            losses.append(loss.item())
+        found.append([torch.tensor(sum(losses)), *(parameter.grad.clone() for parameter in network.parameters())])
+    for parts in found[1:]:
+        for part, whole in zip(parts, found[0], strict=True):
+            torch.testing.assert_close(part, whole, rtol=1e-9, atol=1e-9)
+    for (parameter_name, _), gradient in zip(network.named_parameters(), found[0][1:], strict=True):
+        assert gradient.abs().sum() > 0, parameter_name
 
 
 def test_the_loss_of_mdlm_is_the_same_in_chunks_as_are_its_gradients():
@@ -633,6 +804,10 @@ def test_a_model_of_another_method_is_used_as_any_other_and_refuses_what_it_cann
         (udlm, "no order of sites", {"order": "left"}),
         (udlm, "the sampler of this method is ancestral", {"sampler": "euler"}),
         (mdlm, "but no top_p", {"top_p": 0.9}),
+        (mdlm, "but no temperature", {"temperature": 0.9}),
+        (models["plaid"], "temperature must be above 0", {"temperature": 0}),
+        (mdlm, "banned tokens must be whole numbers in 0..5", {"ban": [6]}),
+        (udlm, "every token is banned", {"ban": range(6)}),
         (mdlm, "but no sweeps", {"sweeps": 2}),
         (mdlm, "at least one network call", {"calls": 0}),
         (mdlm, "goes with the first-hitting sampler", {"sampler": "ancestral", "order": "left"}),
@@ -650,6 +825,13 @@ def test_ggm_keeps_within_the_calls_it_is_given(calls, updates):
     own = Schedule.round_robin(8, 32, keep="linear")
     assert len(within(own, calls).times) == updates
     assert within(own, calls).survival(torch.tensor([within(own, calls).steps])).sum() == 0
+
+
+@pytest.mark.parametrize("calls", [16, 8, 2])
+def test_sites_that_ggm_updates_together_lie_as_far_apart_as_can_be(calls):
+    schedule = within(Schedule.round_robin(8, 32, keep="linear"), calls)
+    for sites in schedule.sites(torch.tensor(schedule.times)):
+        assert set(sites.sort().values.diff().tolist()) == {8 // schedule.block}
 
 
 def test_the_methods_with_a_call_for_each_site_refuse_fewer():

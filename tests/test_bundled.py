@@ -7,9 +7,11 @@ import commands
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from PIL import Image
 
 import glauber
+from glauber.card import default_sampling, front_matter
 from glauber.conditional import Denoiser, Reader
 from glauber.info import is_run
 from glauber.inpaint import RULES
@@ -46,6 +48,17 @@ def test_it_fits_in_the_box(name, room):
     assert sum(file.stat().st_size for file in (BUNDLED / name).iterdir()) < room
     card = (BUNDLED / name / "README.md").read_text()
     assert all(word in card for word in ("data", "recipe", "compute", "Samples", "What it cannot do"))
+
+
+@pytest.mark.parametrize("name", ["novels", "fashion"])
+def test_its_card_has_the_hubs_front_matter_and_says_what_default_sampling_does(name):
+    text, model = (BUNDLED / name / "README.md").read_text(), glauber.load(name)
+    assert text.startswith(f"{front_matter(model, name)}\n\n# {name}\n")
+    assert default_sampling(model) in text
+    assert "By default it samples autoregressively: one sweep" in text
+    assert isinstance(model.conditional, Reader)
+    said = ModelCard(text).data
+    assert (said.license, said.library_name) == ("apache-2.0", "glauber")
 
 
 def test_the_same_seed_gives_the_same_text_and_another_seed_another(novels):

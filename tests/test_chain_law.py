@@ -10,6 +10,7 @@ from driving import driven, driver_step, exact_classifier, package
 from enumeration import HEAT_BATH, KERNELS, REVERSAL, World, chi_square, common_part, index, random_law, site_law, tv
 
 from glauber import Classifier, Counted, NoiseLaw, Oracle, Process, Schedule, Truncation, run_chain
+from glauber.chain.restriction import restrict
 
 FALSE_ALARM = 1e-6  # of each chi-square test, over all seeds; the seeds are fixed
 EXACT = 1e-9
@@ -333,6 +334,8 @@ TRUNCATIONS = {
     "ban": {"ban": [1]},
     "top-k": {"top_k": 2},
     "top-p": {"top_p": 0.7},
+    "ban and top-p": {"ban": [3], "top_p": 0.7},
+    "temperature and top-p": {"temperature": 1.6, "top_p": 0.7},
     "all": {"temperature": 1.4, "ban": [0], "top_k": 3, "top_p": 0.8},
 }
 
@@ -380,6 +383,40 @@ def test_a_list_of_temperatures_gives_each_part_of_the_chain_its_own():
         step = driver_step(world, process, oracle, t, HEAT_BATH, [law], temperature=[1.05, 1.0])
         p = world.survival(t)[i] * law + (1 - world.survival(t)[i]) * world.pi
         np.testing.assert_allclose(step[0, np.flatnonzero(world.same_off[i][0])], p[0], atol=1e-11)
+
+
+def test_a_block_has_the_temperature_of_the_part_that_its_first_visit_lies_in():
+    """Three updates of four visits and two temperatures: the middle one begins before the half, and belongs to it."""
+    process, seen = Process(Schedule.round_robin(4, 12, 1.0, block=4), NoiseLaw.uniform(2)), []
+
+    def conditional(x, t, survival, sites):
+        seen.append(int(t[0]))
+        return torch.tensor([0.6, 0.4]).double().log().expand(*sites.shape, 2)
+
+    for on_step in (lambda t, x: None, None):  # one step after the other, and each row at its own pace
+        states = []
+        for stop in (8, 4, 0):
+            x = run_chain(
+                conditional, process, 1000, temperature=(1.0, 1e-3), stop=stop, on_step=on_step, generator=generator()
+            )
+            states.append((x == 0).double().mean().item())
+        assert states == [pytest.approx(0.6, abs=0.05), pytest.approx(0.6, abs=0.05), 1.0]  # 6 standard errors
+    assert set(seen) == {8, 4, 0}
+
+
+@EVERY_KERNEL
+@EVERY_SKIP
+def test_a_rule_leaves_the_law_without_the_barred_tokens_at_its_sites_and_alone_elsewhere(kernel, skip):
+    world, t = TRUNCATED, 4
+    i, process, oracle = world.sites[t], *package(world)
+    barred = torch.tensor([True, False, True, False])
+    for here in (True, False):
+        sites = (torch.arange(world.L) == i) == here
+        law = np.array([by_hand(row, ban=(0, 2) if here else ()) for row in world.clean(t, i)])
+        step = driver_step(world, process, restrict(oracle, [(sites, barred)]), t, kernel, [law], skip=skip)
+        for n, x in enumerate(world.states):
+            expected = site_law(kernel, law[n], world.survival(t)[i], world.keep[t], world.pi, x[i])
+            np.testing.assert_allclose(step[n, np.flatnonzero(world.same_off[i][n])], expected, atol=1e-11)
 
 
 @pytest.mark.parametrize("labels", [False, True], ids=["anonymous", "labelled"])

@@ -17,6 +17,9 @@ from PIL import Image
 import glauber
 from glauber import Model, NoiseLaw, PixelCodec, Process, Schedule, Transformer, TransformerConfig
 from glauber.codec import TokenizerCodec
+from glauber.data import Shards, open_shards, prepare
+from glauber.storage import BUNDLED
+from glauber.train import RECIPES
 
 STORY = "it was the best of times, it was the worst of times\n" * 8
 
@@ -60,12 +63,40 @@ def assert_refused(result: subprocess.CompletedProcess[str], about: str) -> None
     assert result.stderr.count("\n") == 1, "one sentence on one line"
 
 
-def test_every_command_explains_itself_in_a_narrow_terminal():
-    assert run("--help").returncode == 0
-    for command in ("demo", "sample", "infill", "vary", "score", "info"):
-        result = run(command, "--help", columns=50)
-        assert result.returncode == 0
-        assert max(map(len, result.stdout.splitlines())) <= 50
+COMMANDS = ["", "demo", "prepare", "train", "sample", "infill", "vary", "score", "evaluate", "info", "codec", "codec train"]
+COMMANDS += ["bench", "bench train", "bench sample", "bench prepare", "bench table1"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("columns", [50, 80])
+def test_every_command_explains_itself_in_a_narrow_terminal(command, columns):
+    result = run(*command.split(), "--help", columns=columns)
+    assert result.returncode == 0
+    assert max(map(len, result.stdout.splitlines())) <= columns
+    if command in ("", "bench", "codec"):
+        assert "..." not in result.stdout.split("Commands:")[1], "what a command does is not cut short"
+
+
+def test_every_command_is_explained_here():
+    for group in ("", "bench", "codec"):
+        listed = re.findall(r"^  (\w+)  ", run(*group.split(), "--help").stdout.split("Commands:")[1], re.MULTILINE)
+        assert sorted(listed) == sorted(name.split()[-1] for name in COMMANDS if name and name.rpartition(" ")[0] == group)
+
+
+@pytest.mark.parametrize(("command", "option"), [("train", "--recipe"), ("info", "--recipe")])
+def test_help_names_every_recipe(command, option):
+    told = " ".join(run(command, "--help", columns=80).stdout.split()).replace("- ", "-")  # a name may be folded
+    assert set(RECIPES) <= set(
+        re.findall(r"[\w-]+", told.split(option)[1].split("--out" if command == "train" else "--json")[0])
+    )
+
+
+@pytest.mark.parametrize("command", ["sample", "infill", "vary", "score", "info", "train"])
+def test_help_names_the_models_in_the_box_and_what_else_may_be_given(command):
+    told = " ".join(run(command, "--help", columns=80).stdout.split())
+    for name in (path.parent.name for path in BUNDLED.glob("*/config.json")):
+        assert name in told
+    assert "which are in the box; the folder of a run or a model; or a hub id owner/name" in told
 
 
 def test_samples_are_the_same_for_the_same_seed_and_are_those_of_python(tokens):
@@ -111,9 +142,10 @@ def test_infill_leaves_the_given_pixels_alone(images, tmp_path):
         (["--order", "zigzag"], "unknown order"),
         (["--kernel", "cold"], "kernel is"),
         (["-n", "0"], "at least one sample"),
-        (["-n", "10000000000000"], "more memory than there is"),
+        (["-n", "2000000000"], "of memory, and there are"),
+        (["-n", "10000000000000"], "is beyond 2,147,483,647"),
         (["--top-p", "abc"], "--top-p"),
-        (["--seed", "-1"], "--seed"),
+        (["--seed", "-1"], "a seed is a whole number from 0 to 2^63 - 1, not -1"),
         (["--no-such-option"], "--help tells more"),
     ],
 )
@@ -184,7 +216,7 @@ def test_bad_images_and_masks_are_one_sentence(images, tmp_path):
     assert_refused(fill("black.png", "wide.png"), "white all over")
     assert_refused(fill("wide.png", "wide.png"), "this model takes images")
     assert_refused(fill("text.png", "black.png"), "not an image")
-    assert_refused(fill("absent.png", "black.png"), "missing")
+    assert_refused(fill("absent.png", "black.png"), "there is no file")
     assert not (tmp_path / "out").exists()
 
 
@@ -251,8 +283,32 @@ def test_tokens_are_filled_from_arrays_into_an_array(tokens, tmp_path):
     wanted = glauber.load(tokens).infill_tokens(torch.from_numpy(x), torch.from_numpy(mask), 3, seed=2)
     assert np.array_equal(filled, wanted.numpy())
     assert (filled[:, 0, 3:] == x[0, 3:]).all()
-    assert_refused(run(*arguments), "--out filled.npy")
+    assert_refused(run(*arguments), "--out filled.npy, or print them with --json")
     assert_refused(run(*arguments, "--out", tmp_path / "y.npy"), "exists")
+
+
+def test_filled_tokens_are_printed_as_json_where_there_is_no_file_for_them(tokens, tmp_path):
+    """In the tokens' own shape, here that of the grid."""
+    x, mask = (np.arange(16) % 4).reshape(1, 4, 4), (np.arange(16) < 3).reshape(4, 4)
+    np.save(tmp_path / "x.npy", x.astype(np.uint8))
+    np.save(tmp_path / "m.npy", mask)
+    arguments = ("infill", tokens, "--tokens", tmp_path / "x.npy", "--mask", tmp_path / "m.npy", "--seed", 2, "--json")
+    for more, num in (((), None), (("-n", 2), 2)):
+        wanted = glauber.load(tokens).infill_tokens(x, mask, num, seed=2)
+        assert json.loads(run(*arguments, *more).stdout)["tokens"] == wanted.tolist()
+        assert wanted.shape == (*([] if num is None else [num]), 1, 4, 4)
+
+
+def test_samples_begin_with_the_prompt_and_are_those_of_python(texts, images):
+    arguments = ("sample", texts, "--prompt", "it was ", "-n", 2, "--seed", 3)
+    expected = glauber.load(texts).sample(2, seed=3, prompt="it was ")
+    assert run(*arguments).stdout == "\n----\n".join(expected) + "\n"
+    found = json.loads(run(*arguments, "--json").stdout)
+    assert found["texts"] == expected
+    assert [len(row) for row in found["tokens"]] == [16, 16]
+    assert_refused(run("sample", texts, "--prompt", "it was " * 20), "the prompt has")
+    assert_refused(run("sample", texts, "--prompt", ""), "the prompt is empty")
+    assert_refused(run("sample", images, "--prompt", "it", "--out", "x"), "no text codec")
 
 
 def test_a_text_is_varied_as_in_python(texts):
@@ -309,9 +365,9 @@ def test_a_score_of_other_data_than_the_models_is_refused(texts, tmp_path):
         (["--text", "it [[17]]"], "longer than this model's 16"),
         (["--text", "it [[1]]", "-n", "0"], "at least one fill"),
         (["--text", "it [[1]]", "--out", "x"], "goes to the screen"),
-        (["--texts", "absent.jsonl"], "missing"),
+        (["--texts", "absent.jsonl"], "there is no file"),
         (["--texts", "absent.jsonl", "--watch"], "goes with --text"),
-        (["--tokens", "absent.npy", "--mask", "absent.npy", "--out", "y.npy"], "missing"),
+        (["--tokens", "absent.npy", "--mask", "absent.npy", "--out", "y.npy"], "there is no file"),
     ],
 )
 def test_a_mistake_in_infilling_is_one_sentence_and_exit_code_2(texts, arguments, about, tmp_path):
@@ -352,6 +408,35 @@ def test_a_chain_is_watched_in_a_terminal_and_without_one_a_sentence_says_so(tex
         assert printed == run(*arguments).stdout
 
 
+def test_what_is_validated_on_is_a_share_or_texts_of_their_own(tmp_path):
+    (tmp_path / "train.txt").write_text(STORY)
+    (tmp_path / "own.txt").write_text(STORY.upper())
+    (tmp_path / "more.txt").write_text(STORY.title())
+
+    def prepared(name: str, *words: object) -> Shards:
+        done = run("prepare", "train.txt", "--out", name, "--length", 16, *words, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return open_shards(tmp_path / name)
+
+    assert (
+        prepared("shared", "--valid", 0.25).hash
+        == prepare([tmp_path / "train.txt"], tmp_path / "python", length=16, valid=0.25, progress=False).hash
+    )
+    own = prepared("own", "--valid", "own.txt")
+    text = own.codec.decode(own.rows("valid")[:].reshape(-1))
+    assert STORY.upper().startswith(text)
+    assert len(text) > len(STORY) - 16
+    both = prepared("both", "--valid", "own.txt", "--valid", "more.txt")
+    assert len(both.rows("valid")) > len(own.rows("valid"))
+    assert len(both.rows("train")) == len(own.rows("train")) == (len(STORY) + 1) // 16
+    for words, about in (
+        (["--valid", "absent.txt"], "there is no file or folder absent.txt"),
+        (["--valid", "1"], "at least 0 and below 1, not 1"),
+    ):
+        assert_refused(run("prepare", "train.txt", "--out", "new", *words, cwd=tmp_path), about)
+    assert not (tmp_path / "new").exists()
+
+
 def test_info_tells_of_a_model(tokens):
     words = run("info", tokens).stdout
     assert "each site's survival" in words
@@ -387,9 +472,15 @@ OWT = {
     "learning rate": "warm-up 8000 steps, peak 1e-4, cosine to 1e-6 over 2000000 steps",
     "train steps": "2000000",
     "batch": "64×32",
-    "sampling": "top-p 0.8, banned: token 1 (end-of-text)",
+    "sampling": "top-p 0.8, banned: the codec's end of text, on the mixture, in fp32",
 }
-FACES = {"tokens": "8192", "noise law": "uniform", "batch": "2048", "length L": "1024 (32×32)"}
+FACES = {
+    "about": "rotary positions in two dimensions are ours",
+    "tokens": "8192",
+    "noise law": "uniform",
+    "batch": "2048",
+    "length L": "1024 (32×32)",
+}
 CELEBA = FACES | {
     "learning rate": "cosine to 1e-6 over 1000000 steps, then constant to 1450000",
     "sampling": "top-p 0.9, temperature 1.05 for the first half, then 1.0",
@@ -406,6 +497,7 @@ def test_the_papers_recipes_have_the_papers_settings(name, own):
     facts = {key.strip(): value.strip() for key, value in lines.items()}
     for key, value in (PAPER | own).items():
         assert value in facts[key], (key, facts[key])
+    assert "warmed up" not in facts["EMA"]
 
 
 def test_an_unknown_recipe_suggests_the_nearest():

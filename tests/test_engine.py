@@ -132,6 +132,24 @@ def test_one_law_that_cannot_be_drawn_from_is_refused_at_the_end(wrong, at):
         walk(steps, ask, False, lambda total: driver._bar(total, False))
 
 
+def test_what_is_answered_about_a_row_that_is_done_does_not_matter(monkeypatch):
+    """Where shapes must not change, such rows are asked about, too, but nothing is drawn for them."""
+    monkeypatch.setattr(engine, "Captured", lambda work, device: work)
+    monkeypatch.setattr(engine, "WORTH", 0)
+    process = Process(Schedule.round_robin(L, 4 * L, 0.7, last_keep=0.0), NOISE)
+
+    def ask(rows, x, time, sites, S, now):
+        over = steps.done[rows] >= steps.number[rows]
+        met.append(bool(over.any()))
+        return torch.where(over[:, None, None], torch.nan, NOISE.probs.expand(len(rows), 1, V))
+
+    met, u = [], torch.rand(4 * L, 2, ROWS, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    steps = Walk(process, NOISE.sample((ROWS, L)), 4 * L, u, torch.ones(ROWS, L, dtype=torch.bool), False)
+    x, _, _ = walk(steps, ask, True, lambda total: driver._bar(total, False))
+    assert any(met)
+    assert x.max() < V
+
+
 def test_a_guess_that_cannot_be_spoils_nothing():
     """After 0 0 comes 0, after 0 1 comes 2: on a state that is not of the data the answer is no law at all."""
     table = torch.zeros(3, 3, 3, 3).double()

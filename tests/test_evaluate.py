@@ -10,12 +10,14 @@ import sys
 import time
 from collections import Counter
 from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 from judges import STORY, save_judge, tokenizer
 from refusals import refused
+from seeded import FEATURES, features
 
 from glauber.cli import main
 from glauber.data import prepare
@@ -183,6 +185,18 @@ def test_mauve_is_the_area_of_the_shares_in_clusters_that_are_plain_to_see():
         mauve(p[:19], q)
 
 
+@pytest.mark.parametrize("name", FEATURES)
+def test_mauve_is_that_of_the_package_mauve_text_on_the_same_features(name):
+    theirs = json.loads((Path(__file__).parent / "mauve.json").read_text())[name]  # by tools/parity/mauve_text.py
+    assert mauve(*features(*FEATURES[name])).values == pytest.approx(theirs, abs=0.01)
+
+
+def test_mauve_of_texts_that_are_all_the_same_is_1_and_of_two_such_sets_nearly_0():
+    same, other = np.ones((40, 3)), np.full((40, 3), -1.0)
+    assert mauve(same, same).mean == pytest.approx(1)
+    assert mauve(same, other).mean < 0.01
+
+
 def test_mauve_tells_texts_of_one_kind_from_texts_of_another():
     rng = np.random.default_rng(0)
     a, b, far = rng.normal(size=(300, 8)) + 1, rng.normal(size=(200, 8)) + 1, rng.normal(size=(200, 8)) - 1
@@ -308,7 +322,10 @@ ALL = ("samples.jsonl", "--reference", "held-out.txt", "--judge", "judge", "--tr
 def figures(room):
     result = run(*ALL, "--out", "all.json", "--json", cwd=room)
     assert result.returncode == 0, result.stderr
-    assert json.loads(result.stdout) == json.loads((room / "all.json").read_text())
+    kept = json.loads((room / "all.json").read_text())
+    assert kept.pop("command") == f"glauber evaluate {' '.join(ALL)} --out all.json --json"
+    assert None not in (kept.pop("commit"), kept.pop("machine"))
+    assert json.loads(result.stdout) == kept
     assert not (room / "all.json.partial").exists()
     return json.loads(result.stdout)
 
@@ -437,7 +454,9 @@ def test_filled_gaps_are_judged_beside_the_truth(room):
     assert (found["number"], found["recovery"], found["recovery_unit"]) == (2, 0.5, "words")
     said = found["judges"][0]
     assert said["fill"]["all"][1] == said["truth"]["all"][1]
-    assert said["difference"] == pytest.approx((said["fill"]["all"][0] - said["truth"]["all"][0]) / 2)
+    gap = said["fill"]["all"][0] - said["truth"]["all"][0]
+    assert said["difference"] == pytest.approx(gap / 2)
+    assert said["difference_error"] == pytest.approx(np.std([gap, 0.0], ddof=1) / 2**0.5)
     for name in ("fill", "truth"):
         length = sum(len(line[name]) + len(line["suffix"]) for line in lines)
         assert said[name]["nll_per_character"] == pytest.approx(sum(said[name]["all"]) / length)

@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import warnings
 import zipfile
+from pathlib import Path
 
 import commands
 import numpy as np
@@ -14,16 +15,17 @@ from PIL import Image
 from refusals import refused
 from safetensors.torch import save_file
 from scipy.linalg import sqrtm
+from seeded import EVERY, images, inception_weights
 from torch import nn
 from torch.nn import functional as F
 
 from glauber.cli.judging import holds_images
 from glauber.codec import PixelCodec
-from glauber.evaluate import neighbours
+from glauber.evaluate import fid, neighbours
 from glauber.evaluate.features import CHUNK, FeatureNetwork, Images, Store, prepared, read_images, reconstructed
 from glauber.evaluate.fid import Moments, Statistics, discrepancy, factor, frechet, kid, packed, unpacked
 from glauber.evaluate.images import evaluate_images, lpips, statistics
-from glauber.evaluate.inception import Convolution, InceptionV3, read_inception
+from glauber.evaluate.inception import Convolution, InceptionV3, folded, read_inception
 
 RNG = np.random.default_rng(0)
 
@@ -134,20 +136,33 @@ def test_kid_is_the_unbiased_discrepancy_of_its_kernel():
     assert whole.std < 1e-12
 
 
+def test_kid_of_larger_sets_is_the_mean_over_random_subsets_of_both(monkeypatch):
+    """Unbiased, so within five standard errors of the whole sets' discrepancy; sorted rows show that subsets are random."""
+    monkeypatch.setattr(fid, "SUBSET", 40)
+    x, y = (torch.from_numpy(np.sort(RNG.normal(size=(200, 3)), 0)) + shift for shift in (0.0, 0.3))
+    found = kid(x, y)
+    assert (found.subsets, found.size) == (fid.SUBSETS, 40)
+    assert abs(found.mean - discrepancy(x, y)) < 5 * found.std / found.subsets**0.5
+    assert found == kid(x, y) != kid(x, y, seed=1)
+
+
 def brute(x, y):
     return np.sqrt(((x[:, None].astype(np.float64) - y[None].astype(np.float64)) ** 2).sum(-1))
 
 
 def test_precision_and_recall_are_those_of_a_double_loop(monkeypatch):
     monkeypatch.setattr(neighbours, "BLOCK", 7)
-    real, samples = RNG.normal(size=(40, 3)).astype(np.float32), (0.5 * RNG.normal(size=(30, 3)) + 0.5).astype(np.float32)
+    random = np.random.default_rng(0)
+    real, samples = (random.normal(size=(n, 3)).astype(np.float32) for n in (120, 90))
+    samples = 0.5 * samples + 0.5
 
-    def covered(x, centres):
-        reach = np.sort(brute(centres, centres), 1)[:, 3]  # place 0 is the centre itself
+    def covered(x, centres, place=3):  # place 0 is the centre itself
+        reach = np.sort(brute(centres, centres), 1)[:, place]
         return np.mean([any(row[k] <= reach[k] for k in range(len(centres))) for row in brute(x, centres)])
 
     found = neighbours.precision_recall(torch.from_numpy(samples), torch.from_numpy(real))
     assert found == (pytest.approx(covered(samples, real)), pytest.approx(covered(real, samples)))
+    assert covered(real, samples, 2) < found[1] < covered(real, samples, 4)
     assert 0 < found[1] < found[0] <= 1, "samples of the middle are right but not all there is"
     assert neighbours.precision_recall(torch.from_numpy(real), torch.from_numpy(real)) == (1, 1)
     assert neighbours.precision_recall(torch.from_numpy(real + 100), torch.from_numpy(real)) == (0, 0)
@@ -233,6 +248,18 @@ def test_folded_convolutions_do_what_convolution_and_normalisation_do(inception)
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_features_of_seeded_weights_are_those_of_a_published_archives_own_program():
+    kept = json.loads((Path(__file__).parent / "inception.json").read_text())  # by tools/parity/inception.py
+    network = InceptionV3().eval()
+    weights = {name: torch.from_numpy(values) for name, values in inception_weights(kept["layers"]).items()}
+    network.load_state_dict(folded(weights))
+    with torch.no_grad():
+        found = network(prepared(torch.from_numpy(images())))[:, ::EVERY]
+    theirs = torch.tensor(kept["features"])
+    assert theirs.shape == found.shape == (2, 128)
+    assert (found - theirs).abs().max() < 1e-4
+
+
 def test_half_precision_weights_give_nearly_the_same_features(inception):
     archive, tensors, _ = inception
     x = torch.randn(1, 3, 90, 90)
@@ -292,6 +319,11 @@ def test_the_report_says_of_how_many_images_each_figure_is():
     assert report["fid"] == pytest.approx(frechet(Statistics.of(values[0]), Statistics.of(values[1])), rel=1e-12)
     assert (report["samples"]["number"], report["reference"]["number"]) == (80, 130)
     assert report["kid"]["size"] == report["precision_recall_number"] == 80
+    spread = np.linspace(0, 129, 80).round().astype(int)  # as many real ones as samples, from all parts of the set
+    wanted, of_the_first = (
+        neighbours.precision_recall(*map(torch.from_numpy, (values[0], values[1][rows]))) for rows in (spread, np.arange(80))
+    )
+    assert (report["precision"], report["recall"]) == wanted != of_the_first
     nearest = report["nearest"]
     assert (nearest["number"], nearest["source"]) == (150, "set of 150")
     apart = brute(values[0], values[2])

@@ -1,9 +1,11 @@
 """A full disk, damaged shards, data that does not fit: one sentence, exit code 2, and what was there before is still there."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import commands
@@ -15,6 +17,7 @@ from glauber import Model, NoiseLaw, Process, Schedule, Transformer, Transformer
 from glauber.codec import ByteCodec
 from glauber.data import open_shards, prepare
 from glauber.data.shards import content_hash
+from glauber.runs import checkpoints
 
 PROGRESS = re.compile(r"(train|prepare|alphabet|codes):.*(\d+%|/s)")
 SETTINGS = ("train.decay=20", "train.checkpoint_every=5", "train.batch=4", "network.width=8", "network.layers=1")
@@ -91,7 +94,7 @@ def test_a_disk_that_is_full_while_preparing_leaves_the_old_data_and_the_work_go
 def test_a_disk_that_is_full_while_training_leaves_what_was_there_and_the_run_goes_on(moment, begun, straight, data, tmp_path):
     out = shutil.copytree(begun, tmp_path / "run")
     before = {part: contents(out / part) for part in ("checkpoints", "model")}
-    checkpoint = max(path.stat().st_size for path in (straight / "checkpoints").rglob("*.safetensors"))
+    checkpoint = max(path.stat().st_size for path in (straight / "checkpoints").glob("step-*/*.safetensors"))
     model = (straight / "model" / "model.safetensors").stat().st_size
     assert checkpoint + 1000 < model
     done = train(data, out, "--resume", limit=checkpoint // 2 if moment == "checkpoint" else checkpoint + 1000)
@@ -109,7 +112,7 @@ def test_a_disk_that_is_full_when_the_log_is_written_is_one_sentence_too(data, t
     rarely = ("train.checkpoint_every=100000", "train.evaluate_every=100000")
     words = [f"--set={setting}" for setting in rarely]
     assert train(data, out, *words, steps=1).returncode == 0
-    shutil.rmtree(out / "checkpoints")
+    shutil.rmtree(checkpoints(out / "checkpoints")[-1])
     limit = (out / "config.json").stat().st_size + 1000
     assert f"the disk of {out} is full" in complaint(train(data, out, "--resume", *words, steps=5000, limit=limit))
     assert train(data, out, "--resume", *words, steps=20).returncode == 0
@@ -119,8 +122,8 @@ def test_a_disk_that_is_full_when_the_log_is_written_is_one_sentence_too(data, t
 
 def test_a_run_that_had_no_room_to_begin_begins_when_there_is(data, straight, tmp_path):
     out = tmp_path / "run"
-    assert f"the disk of {out} is full" in complaint(train(data, out, limit=100))
-    assert train(data, out, "--resume").returncode == 0
+    assert complaint(train(data, out, limit=100)).endswith("is full; free some space and repeat the command")
+    assert train(data, out).returncode == 0
     assert contents(out / "model")["model.safetensors"] == contents(straight / "model")["model.safetensors"]
 
 
@@ -197,7 +200,7 @@ def test_a_run_is_not_resumed_on_data_of_another_tokenizer(begun, data, tmp_path
     images = data.parent / "images"
     prepare([images], tmp_path / "other", "patches:64:16", grey=True, shard_tokens=40, progress=False)
     before = contents(begun)
-    assert "was trained on other data; name another folder with --out" in complaint(
+    assert "was trained on other data; give that with --data, or name another folder with --out" in complaint(
         train(tmp_path / "other", begun, "--resume")
     )
     assert contents(begun) == before
@@ -233,3 +236,13 @@ def test_rows_longer_than_all_documents_are_refused_and_leave_nothing(tmp_path):
     assert "a row of 256 is longer than all 60 training tokens; choose a smaller L" in complaint(done)
     assert contents(tmp_path) == before
     assert [path.name for path in tmp_path.iterdir()] == ["texts"]
+
+
+def test_where_there_is_no_gpu_the_tests_that_need_one_fail_in_one_sentence():
+    where, env = Path(__file__).parents[1], os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    words = ["make", "-s", "--no-print-directory", "test-gpu", f"GPU_PYTHON={sys.executable}"]
+    done = subprocess.run(words, cwd=where, env=env, capture_output=True, text=True)
+    assert done.returncode != 0
+    (sentence,) = done.stdout.splitlines()
+    assert sentence.startswith("no GPU")
+    assert "GPU_PYTHON=" in sentence

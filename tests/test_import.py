@@ -1,6 +1,8 @@
 """What importing glauber brings in, and which of its folders may import which."""
 
 import ast
+import importlib
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -73,7 +75,50 @@ def test_importing_glauber_after_torch_and_numpy_brings_in_nothing_but_the_stand
     assert new == {"glauber"}
 
 
+def test_importing_glauber_reads_neither_torch_nor_numpy_until_a_name_is_used():
+    seen = "print('torch' in sys.modules, 'numpy' in sys.modules)"
+    assert run(f"import sys, glauber; {seen}; glauber.NoiseLaw; {seen}").splitlines() == ["False False", "True True"]
+
+
+def test_each_public_name_has_one_home_and_is_what_a_type_checker_takes_it_for():
+    tree = ast.parse((SOURCE / "__init__.py").read_text(encoding="utf-8"))
+    (typed,) = [node for node in tree.body if isinstance(node, ast.If)]
+    told = [(alias.name, node.module) for node in typed.body if isinstance(node, ast.ImportFrom) for alias in node.names]
+    assert told == [(name, f"glauber.{home}") for home, names in glauber._HOMES.items() for name in names]
+    assert sorted(name for name, _ in told) == glauber.__all__
+    for name, home in told:
+        assert getattr(glauber, name) is getattr(importlib.import_module(home), name)
+    assert set(glauber.__all__) < set(dir(glauber))
+    with pytest.raises(AttributeError, match="module 'glauber' has no attribute 'nonsense'"):
+        _ = glauber.nonsense
+
+
+HELP = """
+import sys
+from glauber.cli import main
+
+sys.argv = ["glauber", *sys.argv[1:]]
+try:
+    main()
+finally:
+    assert not {"torch", "numpy"} & set(sys.modules)
+"""
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["--version"], ["sample", "--help"], ["bench", "table1", "--help"]], ids=" ".join
+)
+def test_help_comes_without_torch_and_in_less_than_a_second_of_computing(words):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run([sys.executable, "-c", HELP, *words], capture_output=True, text=True, timeout=300)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip().startswith("Usage" if "--help" in words else f"glauber {glauber.__version__}")
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1
+
+
 ALLOWED: dict[str, set[str]] = {
+    "runtime": set(),
     "process": set(),
     "codec": set(),
     "conditional": {"process"},
@@ -87,6 +132,8 @@ ALLOWED: dict[str, set[str]] = {
     "cli": {"bench", "process", "conditional", "objective", "chain", "codec", "data", "evaluate", "baseline", "train", ""},
 }
 """Which folder may import which others; see the shape of the code in the design. A run ends in a model, so train knows it."""
+for room in ALLOWED.keys() - {"runtime", "process", "conditional"}:  # what any of the others may import
+    ALLOWED[room].add("runtime")
 
 
 def imports(code: str, package: str) -> set[str]:

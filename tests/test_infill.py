@@ -15,7 +15,7 @@ from scipy import stats
 from glauber import Model, NoiseLaw, Oracle, PixelCodec, Process, Schedule, Transformer, TransformerConfig, run_chain
 from glauber.cli.watching import View, wrap
 from glauber.codec import ByteCodec, CharCodec, TextCodec, TokenizerCodec, text_codec
-from glauber.infill import Filled, fill_text, read_template, split_gaps, windows
+from glauber.infill import Filled, continue_text, fill_text, read_template, split_gaps, windows
 
 FALSE_ALARM = 1e-6  # of each comparison of frequencies; the seeds are fixed, so it cannot come and go
 
@@ -132,6 +132,15 @@ def test_a_tokens_probability_is_the_models_given_every_other_site():
             assert "".join(gap.pieces) == gap.text
 
 
+def test_beyond_a_short_text_nothing_is_evidence_for_a_token_s_probability():
+    model = known(4, CharCodec("ab"))
+    table = model.oracle.table.sum(3)  # over what might follow
+    for each in fill_text(model, "a[[1]]b", 8, 0, probabilities=True):
+        a, b = model.codec.encode("ab")
+        others = table[a, :, b]
+        assert each.gaps[0].probabilities == [pytest.approx((others[each.gaps[0].tokens[0]] / others.sum()).item())]
+
+
 def test_tokens_are_filled_where_the_mask_is_true_each_row_with_its_own():
     model = known(4, CharCodec("ab"))
     x = torch.tensor([[0, 1, 1, 0], [1, 1, 0, 0]])
@@ -142,6 +151,23 @@ def test_tokens_are_filled_where_the_mask_is_true_each_row_with_its_own():
     for row, pattern in enumerate(("a?ba", "??aa")):
         assert_drawn_from([model.codec.decode(each) for each in filled[:, row]], law_of(model, pattern))
     assert model.infill_tokens(x[0, :2], mask[0, :2], seed=0).shape == (2,)
+
+
+@pytest.mark.parametrize("options", [{}, {"kernel": "reversal"}, {"labels": True, "sweeps": 1}])
+@pytest.mark.parametrize(("prompt", "pattern"), [("a", "a???"), ("bab", "bab?")])
+def test_samples_with_a_prompt_are_drawn_from_the_models_law_given_their_beginning(prompt, pattern, options):
+    model = known(4, CharCodec("ab"))
+    assert_drawn_from(model.sample(4000, seed=1, prompt=prompt, **options), law_of(model, pattern))
+
+
+def test_a_sample_with_a_prompt_may_end_like_any_other():
+    model = known(4, CharCodec("ab"), end=3.0)
+    texts, tokens = continue_text(model, "ab", 200, 0)
+    assert tokens[:, :2].tolist() == [[0, 1]] * 200
+    assert texts == [model.codec.decode(row) for row in tokens.tolist()]
+    share = (tokens[:, 2] == model.codec.end).double().mean().item()
+    law = model.oracle.table[0, 1].sum(1)
+    assert share == pytest.approx((law[model.codec.end] / law.sum()).item(), abs=0.2)
 
 
 def test_a_variation_of_data_is_data():
@@ -249,6 +275,28 @@ def test_what_is_given_comes_back_to_the_byte(name, length):
         )
         if name in CODECS:  # what comes back is what the tokens say, no more and no less
             assert codec.decode(tokens_of(text, codec, filled)) == filled.text
+
+
+@pytest.mark.parametrize("name", [*CODECS, *LOSSY])
+def test_a_prompt_comes_back_to_the_byte(name):
+    codec = (CODECS | LOSSY)[name]
+    model = untrained(codec, 64)
+    for seed in range(4):
+        prompt = "it" + random_pieces(seed)[0][0]
+        texts, tokens = continue_text(model, prompt, 2, seed)
+        for text, row in zip(texts, tokens.tolist(), strict=True):
+            assert text.startswith(prompt)
+            if name in ("char", "bpe"):  # half a character may come out of the other codecs, and join the next
+                assert text == codec.decode(row)
+
+
+def test_the_space_at_the_end_of_a_prompt_is_left_to_the_first_token_that_is_drawn():
+    codec = CODECS["bpe"]
+    texts, tokens = continue_text(untrained(codec), "it was the ", 20, 0)
+    known = codec.encode("it was the")
+    assert tokens[:, : len(known)].tolist() == [known] * 20
+    assert all(codec.decode([row[len(known)]]).startswith(" ") for row in tokens.tolist())
+    assert texts == [codec.decode(row) for row in tokens.tolist()]
 
 
 def test_a_fill_in_half_characters_leaves_its_surroundings_whole():
@@ -359,6 +407,11 @@ def test_wide_and_combining_characters_take_the_columns_they_need():
         (lambda m: m.infill("az[[1]]"), "the character 'z'"),
         (lambda m: m.infill("a[[1]]", clamp={0: 0}), "clamp itself"),
         (lambda m: m.infill("a[[1]]", -1), "cannot make -1 fills"),
+        (lambda m: m.sample(1, prompt=""), "the prompt is empty"),
+        (lambda m: m.sample(1, prompt="abab"), "the prompt has 4 tokens, and this model's rows only 4"),
+        (lambda m: m.sample(1, prompt="az"), "the character 'z'"),
+        (lambda m: m.sample(1, prompt="a", clamp={0: 0}), "clamp itself"),
+        (lambda m: m.sample(1, prompt="a", calls=2), "with a prompt"),
         (lambda m: m.vary("ab", 1, -1), "cannot make -1 variations"),
         (lambda m: m.vary("", 1), "the text is empty"),
         (lambda m: m.vary("ababa", 1), "5 tokens, more than this model's 4"),
@@ -448,5 +501,5 @@ def test_the_law_of_a_chain_with_absent_sites_is_that_of_the_others(labels):
 def test_absent_sites_that_make_no_sense_are_refused():
     model = untrained(CODECS["char"])
     for absent in (torch.zeros(3, dtype=torch.bool), torch.zeros(model.process.length)):
-        with pytest.raises(ValueError, match="give as many booleans"):
+        with pytest.raises(ValueError, match=r"give as many booleans|a mask of booleans"):
             run_chain(model.conditional, model.process, 1, absent=absent)

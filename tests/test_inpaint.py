@@ -102,6 +102,23 @@ def test_the_papers_rule_frees_the_tokens_that_see_some_of_the_hole_and_no_other
     assert torch.equal(tokens[given], codec.encode(image[None])[0][given])  # what is given is true of the image
 
 
+@pytest.mark.parametrize("extreme", [0, 255])
+def test_the_papers_rule_asks_black_and_white_and_not_a_grey_between(extreme):
+    """Of a codec whose tokens tell alone whether they see a pixel that is all black, or all white."""
+
+    class Keen(WideCodec):
+        def encode(self, images):
+            near = np.pad(images, ((0, 0), (1, 1), (1, 1)), mode="reflect") == extreme
+            seen = [near[:, 2 * r : 2 * r + 4, 2 * c : 2 * c + 4].any((1, 2)) for r in range(4) for c in range(4)]
+            return torch.from_numpy(np.stack(seen, 1).astype(np.int64))
+
+    image, hole = np.full((8, 8), 128, np.uint8), square()
+    given, _ = given_tokens(Keen(), image, hole, "paper")
+    assert np.array_equal(~given.numpy(), reach(hole))
+    assert reach(hole).any()
+    assert not reach(hole).all()
+
+
 def test_cover_frees_the_tokens_whose_own_square_touches_the_hole():
     hole = square()
     touched = np.array([hole[2 * r : 2 * r + 2, 2 * c : 2 * c + 2].any() for r in range(4) for c in range(4)])

@@ -179,7 +179,7 @@ def test_damaged_fills_are_refused(tmp_path):
     path = tmp_path / "fills.jsonl"
     for line in ("", "{}", "[1]", "no", '{"prefix": 1, "fill": "a", "truth": "b", "suffix": ""}'):
         path.write_text(line + "\n")
-        with refused("prefix, fill, truth and suffix"):
+        with refused("not JSON" if line == "no" else "prefix, fill, truth and suffix"):
             read_fills(path)
 
 

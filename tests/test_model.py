@@ -132,7 +132,7 @@ def test_the_noise_law_survives_the_round_trip_to_the_bit(tmp_path):
         assert torch.equal(after.process.noise.cdf, probs.cumsum(0))
 
 
-class OnHub(Model, huggingface_hub.PyTorchModelHubMixin):
+class OnHub(huggingface_hub.PyTorchModelHubMixin, Model):
     """What a user of the hub would write: a class made from the keys of config.json."""
 
     def __init__(self, format, network, schedule, codec, objective, sampling, about):
@@ -151,31 +151,6 @@ def test_the_folder_is_that_of_the_hubs_mixin(make, tmp_path):
     # And back: what the mixin writes is a folder of ours.
     after.save_pretrained(tmp_path / "theirs")
     assert_same(before, glauber.load(tmp_path / "theirs"))
-
-
-def test_a_model_goes_to_the_hub_and_comes_back_by_its_id(tmp_path, monkeypatch):
-    hub: dict[str, dict[str, bytes]] = {}
-
-    class Api:
-        def create_repo(self, repo_id, private, exist_ok):
-            hub[repo_id] = {}
-
-        def upload_folder(self, repo_id, folder_path):
-            hub[repo_id] = files(Path(folder_path))
-
-    def download(repo_id, allow_patterns):
-        for name, content in hub[repo_id].items():
-            if name in allow_patterns:
-                (tmp_path / name).write_bytes(content)
-        return str(tmp_path)
-
-    monkeypatch.setattr(huggingface_hub, "HfApi", Api)
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    before = model()
-    before.push_to_hub("someone/digits")
-    assert_same(before, glauber.load("someone/digits"))
-    with refused("the hub did not give a model"):
-        glauber.load("someone/else")
 
 
 def test_saving_over_a_model_is_refused_and_leaves_it_as_it_was(tmp_path):
@@ -324,7 +299,7 @@ def test_a_weights_file_of_another_kind_is_refused_and_never_run(folder, kind):
         torch.save({"bomb": Bomb(mark), **model().state_dict()}, path)
     else:
         path.mkdir()
-    with refused("not a safetensors file"):
+    with refused("is a folder; name a file" if kind == "folder" else "not a safetensors file"):
         glauber.load(folder)
     assert not mark.exists()
 
@@ -513,6 +488,18 @@ def test_the_models_own_options_are_used_unless_told_otherwise():
     assert torch.equal(it.sample_tokens(4, seed=0), plain.sample_tokens(4, seed=0, top_k=1))
     assert torch.equal(it.sample_tokens(4, seed=0, top_k=None), plain.sample_tokens(4, seed=0))
     assert not torch.equal(it.sample_tokens(4, seed=0), plain.sample_tokens(4, seed=0))
+
+
+@pytest.mark.parametrize(("make", "default"), [(model, torch.bfloat16), (classifier, torch.float32)])
+def test_where_bfloat16_pays_all_is_sampled_in_it_but_the_papers_classifier_unless_told_otherwise(make, default, monkeypatch):
+    monkeypatch.setattr("glauber.model.pays_in_bfloat16", lambda device: True)
+    made, seen = make(), []
+    made.network.blocks[0].register_forward_hook(lambda block, *_: seen.append(block.qkv.weight.dtype))
+    for precision, wanted in ((None, default), ("bf16", torch.bfloat16), ("fp32", torch.float32)):
+        made.precision = precision
+        seen.clear()
+        made.sample_tokens(1, seed=0)
+        assert set(seen) == {wanted}
 
 
 def test_the_models_own_schedule_is_used_unless_told_otherwise():

@@ -179,7 +179,7 @@ def test_erratum_times_are_uniform_up_to_the_last_step(objective):
     assert chi_square(np.bincount(t, minlength=WORLD.T), np.full(WORLD.T, 1 / WORLD.T)) > FALSE_ALARM
 
 
-def test_erratum_the_label_is_the_event_not_the_change():
+def test_the_label_is_the_event_that_noise_was_drawn_not_a_change_of_the_token():
     """Noise may draw the token that was there. With logits w the mean loss tells the share of the label "noise": 1 - κ."""
     same = binary_loss(torch.tensor([[2.0, 0.0]]), torch.tensor([0]), torch.tensor([0]))
     torch.testing.assert_close(same, torch.nn.functional.softplus(torch.tensor([-2.0])))

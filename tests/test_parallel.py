@@ -14,6 +14,7 @@ import torch
 
 import glauber
 from glauber.data import prepare
+from glauber.runs import is_run
 from glauber.train import recipe
 from glauber.train import run as train_run
 from glauber.train.checkpoint import checkpoints, read_newest
@@ -39,6 +40,11 @@ import glauber.train.run
 from glauber.cli import main
 
 glauber.train.run.LOG_EVERY = 1
+if os.environ["RANK"] == os.environ.get("SPOILED"):  # its own loss at step 12, and not the gradient that all share
+    from glauber.train.trainer import Trainer
+
+    gradient = Trainer._gradient
+    Trainer._gradient = lambda self: gradient(self) * (float("nan") if self.step == 11 else 1.0)
 Path(__file__).with_name("pid" + os.environ["RANK"]).write_text(str(os.getpid()))
 main()
 """
@@ -68,9 +74,9 @@ def straight(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def alone(data: Path, out: Path, **changes: object) -> list[str]:
-    """Go on with one process, this one; what it said."""
+    """Begin or go on with one process, this one; what it said."""
     said: list[str] = []
-    run(apply_settings(recipe("tiny"), settings(changes)), shards_data(data), out, resume=True, say=said.append)
+    run(apply_settings(recipe("tiny"), settings(changes)), shards_data(data), out, resume=is_run(out), say=said.append)
     return said
 
 
@@ -79,18 +85,17 @@ def settings(changes: dict[str, object]) -> dict[str, object]:
     return SETTINGS | {name if name == "method" or "." in name else f"train.{name}": value for name, value in changes.items()}
 
 
-def start(data: Path, out: Path, **changes: object) -> subprocess.Popen[str]:
-    """Go on with two processes."""
+def start(data: Path, out: Path, spoiled: str = "", **changes: object) -> subprocess.Popen[str]:
+    """Begin or go on with two processes; the loss of the one of rank `spoiled` is NaN at step 12."""
     program = out.parent / "program.py"
     program.write_text(PROGRAM)
-    words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(program), "train", "--recipe=tiny"]
-    words += [
-        f"--data={data}",
-        f"--out={out}",
-        "--resume",
-        *(f"--set={k}={json.dumps(v)}" for k, v in settings(changes).items()),
-    ]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(program), "train", f"--out={out}"]
+    if is_run(out):
+        words += ["--resume", *(f"--set=train.{name}={json.dumps(value)}" for name, value in changes.items())]
+    else:
+        words += ["--recipe=tiny", f"--data={data}"]
+        words += [f"--set={name}={json.dumps(value)}" for name, value in settings(changes).items()]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "SPOILED": spoiled}
     pipe = subprocess.PIPE
     return subprocess.Popen([sys.executable, *words], stdout=pipe, stderr=pipe, text=True, env=environment)
 
@@ -146,8 +151,10 @@ def test_two_processes_that_cut_their_rows_into_parts_follow_one_that_does_not(k
         ("fsdp", {"batch": 8, "network.reads": True, "read_every": 4}),
         ("ddp", {"method": "ar"}),
         ("fsdp", {"method": "ar"}),
+        ("ddp", {"optimizer": "muon"}),
+        ("fsdp", {"optimizer": "muon", "accumulate": 2}),
     ],
-    ids=["ddp-both-in-parts", "fsdp-both", "ddp-ar", "fsdp-ar"],
+    ids=["ddp-both-in-parts", "fsdp-both", "ddp-ar", "fsdp-ar", "ddp-muon", "fsdp-muon"],
 )
 def test_two_processes_that_read_follow_one(kind, changes, data, tmp_path):
     alone(data, tmp_path / "one" / "run", **changes | {"accumulate": 1})
@@ -164,6 +171,18 @@ def test_two_processes_draw_the_samples_of_one(pair, straight):
     assert len(set(ours.values())) == 4
 
 
+def test_a_run_of_two_processes_that_was_stopped_has_the_model_of_its_newest_checkpoint(pair, tmp_path):
+    ended = glauber.load(pair[0])
+    shutil.copytree(pair[0], tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "model")
+    stopped = glauber.load(tmp_path / "run")
+    ended.about.pop("metrics")
+    assert (stopped.about.pop("checkpoint"), stopped.config()) == ("step-00000040", ended.config())
+    one, two = ended.state_dict(), stopped.state_dict()
+    assert one.keys() == two.keys()
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
 def test_only_the_first_process_speaks(pair):
     assert pair[1].count("2 processes by") == pair[1].count("done: 40 steps") == 1
 
@@ -171,7 +190,7 @@ def test_only_the_first_process_speaks(pair):
 def test_a_checkpoint_holds_no_file_that_could_run_code(pair):
     files = [path for path in (pair[0] / "checkpoints").rglob("*") if path.is_file()]
     assert len(files) > 6
-    assert {path.name for path in files if path.suffix != ".safetensors"} == {"state.json"}
+    assert {path.name for path in files if path.suffix != ".safetensors"} == {"state.json", "frame.json"}
     assert [path.name for path in checkpoints(pair[0] / "checkpoints")] == ["step-00000035", "step-00000040"]
 
 
@@ -207,6 +226,17 @@ def test_a_checkpoint_of_one_process_resumes_in_pieces_and_pieces_on_one(straigh
     require_alike(out, straight)
 
 
+def test_a_checkpoint_with_the_momentum_of_muon_resumes_in_pieces_and_pieces_on_one(data, tmp_path):
+    """One → fsdp → one."""
+    alone(data, tmp_path / "one" / "run", optimizer="muon")
+    (tmp_path / "two").mkdir()
+    out = tmp_path / "two" / "run"
+    alone(data, out, steps=10, optimizer="muon")
+    assert "going on from step 10" in two(data, out, steps=20, parallel="fsdp", optimizer="muon")
+    assert "going on from step 20" in alone(data, out, steps=40, optimizer="muon")
+    require_alike(out, tmp_path / "one" / "run")
+
+
 @pytest.mark.parametrize(("whom", "kind"), [("torchrun", "fsdp"), ("the second process", "ddp")])
 def test_a_signal_to_anyone_stops_all_at_the_same_step_and_nothing_is_lost(whom, kind, straight, data, tmp_path):
     out = tmp_path / "run"
@@ -222,6 +252,19 @@ def test_a_signal_to_anyone_stops_all_at_the_same_step_and_nothing_is_lost(whom,
     assert f"going on from step {step}" in alone(data, out, steps=step + 2)
     losses, expected = (torch.tensor([record["loss"] for record in log(path)]) for path in (out, straight))
     torch.testing.assert_close(losses[:40], expected[: len(losses)], **CLOSE)
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+def test_a_loss_that_is_not_finite_in_one_process_stops_all_and_the_newest_checkpoint_is_good(kind, straight, data, tmp_path):
+    out = tmp_path / "run"
+    errors = (process := start(data, out, spoiled="1", parallel=kind)).communicate(timeout=100)[1]
+    assert process.returncode != 0
+    assert errors.count("glauber: the loss of step 12 is nan") == errors.count("glauber: ") == 1
+    assert "the checkpoint of step 10 is good, go on from it with a lower rate" in errors
+    assert [path.name for path in checkpoints(out / "checkpoints")] == ["step-00000005", "step-00000010"]
+    assert log(out)[-1]["step"] == 11
+    assert "going on from step 10" in alone(data, out)
+    require_alike(out, straight)
 
 
 def test_a_batch_that_the_processes_cannot_share_is_refused_once(data, tmp_path):

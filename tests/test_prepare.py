@@ -6,7 +6,6 @@ import json
 import lzma
 import pickle
 import random
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -133,6 +132,7 @@ def test_a_data_set_of_the_hub_is_streamed(tmp_path, monkeypatch):
         return Rows({"body": text} for text in DOCUMENTS)
 
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    monkeypatch.setattr("glauber.data.sources.hub_answers", lambda: True)
     sources = Sources(["hub:some/texts:english"], field="body")
     assert documents_of(sources) == DOCUMENTS
     third = list(sources.pieces())[2]
@@ -146,6 +146,10 @@ def test_a_data_set_that_cannot_be_had_is_one_sentence(monkeypatch):
     with pytest.raises(ImportError, match=r"pip install 'glauber\[text\]'"):
         documents_of(Sources(["hub:some/texts"]))
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=lambda *a, **b: 1 / 0))
+    monkeypatch.setattr("glauber.data.sources.hub_answers", lambda: False)
+    with refused("the hub does not answer, so the data set 'some/texts' cannot be read"):
+        documents_of(Sources(["hub:some/texts"]))
+    monkeypatch.setattr("glauber.data.sources.hub_answers", lambda: True)
     with refused("the hub did not give the data set 'some/texts'"):
         documents_of(Sources(["hub:some/texts"]))
 
@@ -636,19 +640,6 @@ def test_a_few_long_documents_keep_the_share_of_validation_too(tmp_path):
     assert 0.05 < valid / (train + valid) < 0.2
 
 
-def test_the_example_of_the_docs_on_made_up_sequences_runs_as_printed(tmp_path):
-    page = (Path(__file__).parent.parent / "docs" / "training.md").read_text()
-    block = next(block for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) if "chains.npy" in block)
-    lines = block.replace("glauber ", f"{sys.executable} -m glauber ").replace("python -c", f"{sys.executable} -c").splitlines()
-    lines = [line + " --set train.steps=3" if " train " in line else line for line in lines]
-    done = subprocess.run(["sh", "-ec", "\n".join(lines)], cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    assert len(lines) == 4
-    samples = [[int(word) for word in line.split()] for line in done.stdout.splitlines()[-4:]]
-    assert {len(sample) for sample in samples} == {64}
-    assert {letter for sample in samples for letter in sample} <= set(range(20))
-
-
 def test_the_bench_measures_in_turns_and_leaves_raw_figures(tmp_path):
     (tmp_path / "a.txt").write_text(prose(50_000))
     command = [sys.executable, "-m", "glauber", "bench", "prepare", "--quick", "--text", str(tmp_path / "a.txt")]
@@ -656,6 +647,7 @@ def test_the_bench_measures_in_turns_and_leaves_raw_figures(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     figures = json.loads((tmp_path / "raw.json").read_text())
+    assert figures["command"] == "glauber bench prepare --quick --text a.txt --out raw.json"
     ways = ["prepare", "encode_batch", "encode_batch_fast"]
     assert [line.split()[0] for line in done.stdout.splitlines()][:6] == ways * 2
     assert 1_000_000 <= figures["bytes"] < 1_050_000

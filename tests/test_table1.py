@@ -73,7 +73,9 @@ def made(tmp_path_factory):
 
 
 def test_the_table_has_a_row_for_all_that_each_method_allows_and_null_where_there_is_no_figure(made):
-    rows = json.loads((made / "table1.json").read_text())["rows"]
+    table = json.loads((made / "table1.json").read_text())
+    assert table["command"] == f"glauber bench table1 --tiny --out {made.name}"
+    rows = table["rows"]
     assert all(list(row) == KEYS for row in rows)
     both = [(calls, order) for calls in BUDGETS for order in ("random", "reading" if calls == 32 else "onward")]
     wanted = dict.fromkeys(("mdlm", "sedd"), both)
@@ -348,7 +350,10 @@ class Pairs:
 def test_the_curve_of_a_training_is_in_bits_per_character(tmp_path):
     model, rows = some_model("ggm"), InMemory(torch.zeros(3, L, dtype=torch.int64))
     model.about = {"seconds": 5.0, "steps": 7}
-    log = [{"seconds": 1.0, "loss": 2.0}, {"seconds": 2.0, "valid_bits_per_token": 3.0, "valid_bits_per_token_read": 2.6}]
+    log = [
+        {"step": 1, "seconds": 1.0, "loss": 2.0},
+        {"step": 2, "seconds": 2.0, "loss": 1.9, "valid_bits_per_token": 3.0, "valid_bits_per_token_read": 2.6},
+    ]
     (tmp_path / "runs" / "ggm").mkdir(parents=True)
     (tmp_path / "runs" / "ggm" / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log))
     data = Data(rows, rows, V, L, torch.ones(V), Pairs(), "")

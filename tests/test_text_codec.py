@@ -200,31 +200,20 @@ def test_a_file_that_is_no_tokenizer_is_named(tmp_path):
 
 
 def test_a_hub_tokenizer_that_cannot_be_had_is_one_sentence(monkeypatch):
-    from tokenizers import Tokenizer
+    def unreachable(name, file):
+        raise Exception(f"no network\nfor {name}")
 
-    class Unreachable:
-        from_str = Tokenizer.from_str
-
-        @staticmethod
-        def from_pretrained(name):
-            raise Exception(f"no network\nfor {name}")
-
-    monkeypatch.setattr("tokenizers.Tokenizer", Unreachable)
+    monkeypatch.setattr("glauber.codec.text.download", unreachable)
     with refused("the hub did not give a tokenizer.json for 'nobody/nothing'"):
         text_codec("hub:nobody/nothing")
 
 
-def test_a_hub_tokenizer_is_taken_as_it_comes(monkeypatch, bpe):
-    from tokenizers import Tokenizer
+def test_a_hub_tokenizer_is_taken_as_it_comes(monkeypatch, bpe, tmp_path):
+    def download(name, file):
+        assert (name, file) == ("somebody/something", "tokenizer.json")
+        bpe.tokenizer.save(str(tmp_path / file))
+        return tmp_path / file
 
-    class Hub:
-        from_str = Tokenizer.from_str
-
-        @staticmethod
-        def from_pretrained(name):
-            assert name == "somebody/something"
-            return bpe.tokenizer
-
-    monkeypatch.setattr("tokenizers.Tokenizer", Hub)
+    monkeypatch.setattr("glauber.codec.text.download", download)
     codec = text_codec("hub:somebody/something")
     assert (codec.vocab, codec.end) == (bpe.vocab, 0)

@@ -60,14 +60,15 @@ def test_the_learning_rate_warms_up_from_0_falls_by_a_cosine_and_then_is_constan
     assert learning_rate(999, replace(spec, decay=None)) == pytest.approx(0.1, abs=1e-5)
 
 
-def test_the_average_follows_the_recursion_and_forgets_its_start():
+@pytest.mark.parametrize("warmup", [True, False])
+def test_the_average_follows_the_recursion_and_forgets_its_start_sooner_where_it_is_warmed_up(warmup):
     model = nn.Linear(1, 1, bias=False)
     nn.init.constant_(model.weight, 5.0)
-    average, by_hand = Average(model, 0.9), 5.0
+    average, by_hand = Average(model, 0.9, warmup), 5.0
     for n in range(100):
         nn.init.constant_(model.weight, float(n % 7))
         average.update(list(model.parameters()), average.next_weight())
-        decay = min(0.9, (1 + n) / (10 + n))
+        decay = min(0.9, (1 + n) / (10 + n)) if warmup else 0.9
         by_hand = decay * by_hand + (1 - decay) * (n % 7)
     assert average.network.weight.item() == pytest.approx(by_hand, rel=1e-5)
     assert not average.network.weight.requires_grad
@@ -116,6 +117,7 @@ def test_a_trainer_reads_each_row_once_per_epoch_also_across_a_batch_that_spans_
         trainer.batch()
     for epoch in range(16):
         assert sorted(seen[10 * epoch : 10 * epoch + 10]) == list(range(10))
+    assert len({tuple(seen[10 * epoch : 10 * epoch + 10]) for epoch in range(16)}) > 10  # each in an order of its own
 
 
 @pytest.mark.parametrize("objective", ["dense", "marginal", "binary"])
@@ -225,11 +227,27 @@ def test_every_setting_of_the_optimiser_reaches_the_weights(change):
     assert not torch.equal(plain.network.head.weight, changed.network.head.weight)
 
 
+def test_the_gradient_of_all_weights_together_is_clipped_and_keeps_its_direction(monkeypatch):
+    gradients = []
+    for clip in (None, 1e-3):
+        trainer = Trainer(network(), PROCESS, InMemory(all_alike(64)), replace(SPEC, clip=clip))
+        (optimizer,) = trainer.optimizers
+
+        def step(trainer=trainer):
+            gradients.append(torch.cat([p.grad.flatten() for p in trainer.network.parameters() if p.grad is not None]).double())
+
+        monkeypatch.setattr(optimizer, "step", step)
+        trainer.advance()
+    whole, clipped = gradients
+    assert whole.norm() > 0.01
+    torch.testing.assert_close(clipped, whole * (1e-3 / whole.norm()), rtol=1e-3, atol=1e-12)
+
+
 def test_the_rate_of_each_step_is_that_of_the_schedule():
     trainer = Trainer(network(), PROCESS, InMemory(all_alike(64)), SPEC)
     for step in range(20):
         trainer.advance()
-        assert trainer.optimizer.param_groups[0]["lr"] == learning_rate(step, SPEC)
+        assert trainer.optimizers[0].param_groups[0]["lr"] == learning_rate(step, SPEC)
 
 
 @pytest.mark.parametrize(

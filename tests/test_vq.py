@@ -407,7 +407,7 @@ def test_images_that_cannot_be_trained_on_are_refused_and_leave_nothing(tmp_path
     (bad / "zz.png").write_bytes(b"no image")
     with refused("zz.png"):
         quietly(bad, tmp_path / "out")
-    assert not list((tmp_path / "out").iterdir())
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_command_refuses_a_folder_that_holds_something(tmp_path, source):
@@ -435,6 +435,15 @@ def test_codes_move_to_the_mean_of_what_they_stand_for_and_start_anew_where_that
     trainer.codes.fill_(1000.0)
     trainer._learn_codes(centres.repeat(50, 1), g)
     assert torch.cdist(trainer.codes, centres).min(1).values.max() < 0.1
+
+
+def test_the_loss_of_a_step_is_the_reconstruction_and_a_quarter_of_the_commitment(monkeypatch):
+    trainer = VQTrainer(VQSettings(codes=3, factor=4, width=8, dim=2, steps=20, batch=4), (16, 16, 3))
+    seen, descend = [], trainer._descend
+    monkeypatch.setattr(trainer, "_descend", lambda kind, loss: (seen.append((kind, loss.item())), descend(kind, loss)))
+    parts = trainer.train_step(np.random.default_rng(0).integers(256, size=(8, 16, 16, 3), dtype=np.uint8))
+    assert seen == [("network", pytest.approx((parts["l1"] + 0.25 * parts["commitment"]).item(), rel=1e-6))]
+    assert parts["commitment"] > 1e-3 * parts["l1"]
 
 
 def test_a_sheet_shows_each_row_above_what_came_back():

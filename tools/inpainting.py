@@ -29,6 +29,7 @@ from glauber.data.writing import write
 from glauber.inpaint import TURNS, closed, covered, given_tokens, haste
 from glauber.model import Model
 from glauber.pictures import FAINT, rows_with_names
+from glauber.provenance import write_figures
 
 HOLES = ("centre", "top", "blobs")
 WAYS = (("cover", "exact"), ("turns", "exact"), ("paper", "exact"), ("cover", "paper"), ("paper", "paper"))
@@ -139,7 +140,7 @@ def judge(made: Path, data: Path, classifier: Path, out: Path) -> None:
             shares = {"given": float(found[f"{name}/given"]), "outside": float(found[f"{kind}/outside"])}
             rows.append({**about, "rule": rule, "clamp": clamp, **shares, **figures(truth, found[name], holes, network, lpips)})
     report = {"model": json.loads(str(found["about"])), "rows": rows}
-    write(out, json.dumps(report, indent=1).encode() + b"\n")
+    write_figures(out, report)
     for row in rows:
         print(json.dumps({key: round(value, 3) if isinstance(value, float) else value for key, value in row.items()}))
 

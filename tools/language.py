@@ -26,6 +26,8 @@ from glauber.data.writing import write
 from glauber.evaluate.infill import evaluate_fills, read_fills
 from glauber.evaluate.judge import Judge
 from glauber.evaluate.text import Texts, evaluate_texts, passages, read_texts
+from glauber.provenance import write_figures
+from glauber.runs import is_run
 from glauber.score import Windows, characters, score_windows
 from glauber.train.recipe import recipe
 from glauber.train.run import run, shards_data
@@ -45,8 +47,9 @@ def train(args: argparse.Namespace) -> dict[str, Model]:
             models[method] = load(args.out / method, device)
             continue
         settings = {"method": method, "train.seconds": args.seconds, "train.steps": 10**7, **parse_settings(args.set)}
-        run(apply_settings(recipe("novels"), settings), shards_data(args.data), args.out / method, resume=True)
-        models[method] = load(args.out / method, device)
+        out = args.out / method
+        run(apply_settings(recipe("novels"), settings), shards_data(args.data), out, resume=is_run(out))
+        models[method] = load(out, device)
     return models
 
 
@@ -178,7 +181,7 @@ def bounds(models: dict[str, Model], rows: torch.Tensor, path: Path) -> None:
         assert model.text_codec is not None
         windows = Windows(rows, None, characters(rows.tolist(), model.text_codec))
         found[name] = score_windows(model, windows, ("reversal", "heat-bath"), draws=16, **options)
-        write(path, json.dumps(found, indent=1).encode())
+        write_figures(path, found)
         print(name, found[name]["reversal"], flush=True)
 
 
@@ -208,11 +211,11 @@ def judge(args: argparse.Namespace) -> None:
         about = None if is_curve(name) else known  # which takes half a minute each time
         report = evaluate_texts(ours, reference, judges, about, codec, args.features, args.out / "verdicts", progress=True)
         found["samples"][name] = report | {"calls": float(np.mean([part["calls"] for part in parts]))}
-        write(path, json.dumps(found, indent=1).encode())
+        write_figures(path, found)
     for file in sorted((args.out / "infill").glob("*.jsonl")):
         if file.stem not in found["infill"]:
             found["infill"][file.stem] = evaluate_fills(read_fills(file), judges, args.out / "verdicts", progress=True)
-            write(path, json.dumps(found, indent=1).encode())
+            write_figures(path, found)
     print_table(found)
     draw_sweeps(found, args.out / "sweeps.png")
 

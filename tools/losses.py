@@ -18,9 +18,9 @@ import torch
 
 from glauber.conditional import Transformer, TransformerConfig, conditional_of
 from glauber.data import open_shards
-from glauber.data.writing import write
 from glauber.evaluate import bound
 from glauber.process import NoiseLaw, Process, Schedule
+from glauber.provenance import write_figures
 from glauber.train import Trainer, TrainSpec
 
 LEARNED = 0.02  # bits below its beginning, for a run to count
@@ -146,7 +146,7 @@ def main() -> None:
             for rate in map(float, args.rates.split(",")):
                 if (objective, conditioning, rate) not in done:
                     runs.append(curve(args, objective, conditioning, rate))
-                    write(args.out, json.dumps({"settings": numbers, "runs": runs}, indent=1).encode())
+                    write_figures(args.out, {"settings": numbers, "runs": runs})
                     print(objective, conditioning, rate, runs[-1]["curve"][-1], flush=True)
     tell(runs)
     draw(runs, args.out.with_suffix(".png"))

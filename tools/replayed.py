@@ -6,7 +6,6 @@ Trains a small network for 40 steps without recording, and again with it, and co
 """
 
 import argparse
-import json
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ import torch
 from glauber.chain import captured
 from glauber.conditional import Transformer, TransformerConfig
 from glauber.process import NoiseLaw, Process, Schedule
+from glauber.provenance import write_figures
 from glauber.train import Trainer, TrainSpec
 from glauber.train.loop import InMemory
 
@@ -49,7 +49,7 @@ def main() -> None:
     }
     print({name: value for name, value in figures.items() if name != "losses"})
     if out is not None:
-        out.write_text(json.dumps(figures, indent=1) + "\n")
+        write_figures(out, figures)
 
 
 if __name__ == "__main__":

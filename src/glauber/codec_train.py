@@ -4,8 +4,9 @@ import io
 import json
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from math import isqrt
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -15,9 +16,11 @@ from torch import Tensor
 
 from glauber.codec.training import VQSettings, VQTrainer
 from glauber.codec.vq import CONFIG, WEIGHTS, VQCodec
-from glauber.data.images import Frame, find_images
+from glauber.data.images import LARGEST, Frame, find_images
 from glauber.data.sources import Sources
 from glauber.data.writing import disk_full_said, write
+from glauber.runtime.files import parse_json
+from glauber.runtime.progress import progress_bar, watched
 
 STATE, LOG, SHEET, PIXELS = "training.safetensors", "log.jsonl", "reconstructions-{:06d}.png", "images.tmp"
 HELD_OUT = 64
@@ -49,10 +52,8 @@ def train_codec(
             originals above their reconstructions, log.jsonl, and training.safetensors, from which training goes on.
         resume: go on from there; only the number of steps may be another one.
     """
-    from tqdm import tqdm
-
-    if every < 1 or size < 1:
-        raise ValueError("the size of images and the number of steps between two sheets must be at least 1")
+    if every < 1 or not 1 <= size <= isqrt(LARGEST):
+        raise ValueError(f"a sheet is made after 1 step or more, of images of 1 to {isqrt(LARGEST):,} pixels a side")
     found, out = Sources(sources, frame=Frame(size, grey)), Path(out)
     trainer = VQTrainer(settings, found.shape)
     same = {name: value for name, value in asdict(settings).items() if name != "steps"}
@@ -65,7 +66,7 @@ def train_codec(
     with disk_full_said(out, "go on with --resume"), _pixels(found, out, progress) as images, _stopped() as stopped:
         train, held = images
         shown, saved = held if len(held) else np.array(train[:HELD_OUT]), trainer.step
-        with tqdm(total=settings.steps, initial=trainer.step, desc="codec", unit="step", disable=not progress) as bar:
+        with progress_bar(progress, settings.steps, "codec", "step", initial=trainer.step) as bar:
             while trainer.step < settings.steps and not stopped:
                 parts = trainer.train_step(train)
                 bar.update()
@@ -126,26 +127,27 @@ def _restore(trainer: VQTrainer, out: Path, same: dict[str, Any]) -> None:
     try:
         with safe_open(out / STATE, "pt") as file:
             said, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        before, step = json.loads(said["same"]), int(said["step"])
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        before, step = parse_json(said["same"]), int(said["step"])
+        changed = [name for name, value in same.items() if before.get(name) != value]
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"{out / STATE} is damaged; start anew with --force") from error
-    changed = [name for name, value in same.items() if before.get(name) != value]
     if changed:
         raise ValueError(f"{out} was trained with another choice of {', '.join(changed)}; repeat that choice to go on")
-    trainer.load_state(tensors, step)
+    try:
+        trainer.load_state(tensors, step)
+    except (KeyError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{out / STATE} is damaged; start anew with --force") from error
 
 
 @contextmanager
 def _pixels(sources: Sources, out: Path, progress: bool) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """The images to train on, uint8 (N, *shape), in a file that goes away at the end, and some drawn at random to judge by."""
-    from tqdm import tqdm
-
     count, path = sum(1 for source in sources.files for _ in find_images(source.path)), out / PIXELS
     chosen = set(np.random.default_rng(0).choice(count, min(HELD_OUT, count // 20), replace=False).tolist())
     held = np.empty((0, *sources.shape), np.uint8)
     try:
         with path.open("wb") as file:
-            for place, piece in enumerate(tqdm(sources.pieces(), "images", count, unit="image", disable=not progress)):
+            for place, piece in enumerate(watched(sources.pieces(), progress, count, "images", "image")):
                 pixels = np.asarray(piece.data)
                 if place in chosen:
                     held = np.concatenate([held, pixels[None]])
@@ -154,6 +156,8 @@ def _pixels(sources: Sources, out: Path, progress: bool) -> Iterator[tuple[np.nd
         yield np.memmap(path, np.uint8, "r", shape=(count - len(held), *sources.shape)), held
     finally:
         path.unlink(missing_ok=True)
+        with suppress(OSError):
+            out.rmdir()  # if it holds nothing
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """The main job on embedded data: train on digits from scratch, sample, fill gaps in, and look at it all."""
 
-import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from glauber.codec import PatchCodec
 from glauber.conditional import Denoiser, Transformer
 from glauber.data import Digits, load_digits
 from glauber.model import Model
+from glauber.provenance import write_figures
 from glauber.train import Trained, recipe, train
 
 SAMPLES = 200
@@ -54,7 +54,7 @@ def run_demo(out: Path, seed: int = 0, steps: int | None = None) -> dict[str, An
         "seed": seed,
         "seconds": time.perf_counter() - began,
     }
-    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+    write_figures(out / "summary.json", summary)
     return summary
 
 

@@ -18,6 +18,7 @@ gap, the gaps from left to right; what is filled by then counts as given, and ga
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -25,11 +26,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from glauber.chain.driver import OnStep
+from glauber.chain.driver import OnStep, require_room
 from glauber.chain.restriction import Rule
 from glauber.codec import TextCodec, TokenizerCodec
 from glauber.conditional import CLASSIFIERS, StepLaw
-from glauber.process import Schedule
+from glauber.process import Mask, Schedule, Tokens, as_mask, as_tokens
 from glauber.process.draws import uniform
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ def fill_text(
     L, n = model.process.length, len(template.tokens)
     if num < 0:
         raise ValueError(f"cannot make {num} fills; ask for a whole number, 0 or more")
+    require_room(num, model.process)
     x, given = template.tokens.repeat(num, 1), template.given
     likely = torch.zeros(x.shape, dtype=torch.float64)
     for start, gaps in windows(n, L, template.gaps):
@@ -141,30 +143,64 @@ def fill_text(
     return [join(template, codec, row, law if probabilities else None) for row, law in zip(x, likely, strict=True)]
 
 
+def continue_text(
+    model: "Model", prompt: str, num: int = 1, seed: int | None = None, watch: Watch | None = None, **options: Any
+) -> tuple[list[str], Tensor]:
+    """Samples that begin with the prompt, and their tokens (num, L): a row of which the first tokens are given.
+
+    The end of a text may come, and what follows it, as in any sample. Options as for `Model.sample_tokens`.
+    """
+    codec, L = require_text_codec(model), model.process.length
+    refuse_own(options, "a prompt", OURS)
+    if not prompt:
+        raise ValueError("the prompt is empty; write how the samples begin, or leave it out")
+    begun = _template([prompt, ""], [1], codec)
+    n = len(begun.tokens) - 1
+    if n >= L:
+        raise ValueError(f"the prompt has {n} tokens, and this model's rows only {L}; give a shorter one")
+    tokens, given = F.pad(begun.tokens, (0, L - n - 1)), torch.arange(L) < n
+    if watch is not None:
+        options["on_step"] = watch(given, L, 0)
+    rules = [(torch.arange(L) == n, ~begin_with_space(codec))] if begun.held[0] else []
+    rows = model.run(num, new_generator(seed), rules, clamp=(given, tokens), **options).cpu()
+    texts = []
+    for ids in rows.tolist():
+        fill = _beyond(codec.decode(ids), codec.decode(ids[:n]), codec, ids[n:])
+        texts.append(prompt + (fill.removeprefix(" ") if begun.held[0] else fill))
+    return texts, rows
+
+
 def fill_tokens(
-    model: "Model", tokens: Tensor, mask: Tensor, num: int | None = None, seed: int | None = None, **options: Any
+    model: "Model", tokens: Tokens, mask: Mask, num: int | None = None, seed: int | None = None, **options: Any
 ) -> Tensor:
-    """Tokens (rows, n) or (n,) with those where the mask is true drawn anew, n ≤ L; `num` adds an axis of fills in front."""
+    """Tokens with those where the mask is true drawn anew, see `Model.infill_tokens`."""
     L = model.process.length
-    tokens, mask = torch.as_tensor(tokens), torch.as_tensor(mask)
-    if tokens.is_floating_point() or tokens.dtype == torch.bool or mask.dtype != torch.bool:
-        raise ValueError("infilling tokens takes whole numbers and a mask of booleans, true where they are filled in")
-    if tokens.dim() not in (1, 2) or not 0 < tokens.shape[-1] <= L or not len(tokens):
+    tokens, mask = as_tokens(tokens).cpu(), as_mask(mask, "infilling").cpu()
+    grid = model.network.config.grid
+    rows, hole = _flat(tokens, grid), _flat(mask, grid)
+    if rows.dim() not in (1, 2) or not 0 < rows.shape[-1] <= L or not len(rows):
         raise ValueError(f"this model takes rows of at most {L} tokens, not an array of shape {tuple(tokens.shape)}")
-    if mask.shape not in (tokens.shape, tokens.shape[-1:]):
+    if hole.shape not in (rows.shape, rows.shape[-1:]):
         raise ValueError(f"the mask has shape {tuple(mask.shape)}, the tokens {tuple(tokens.shape)}; they must agree")
     if not bool(mask.any()):
         raise ValueError("the mask is nowhere true, so there is nothing to fill in")
     refuse_own(options, "infill", OURS)
-    rows, fills = tokens.reshape(-1, tokens.shape[-1]).long(), 1 if num is None else num
+    hole, fills = hole.expand(rows.shape).reshape(-1, rows.shape[-1]), 1 if num is None else num
+    rows = rows.reshape(hole.shape)
+    require_room(fills * len(rows), model.process)
     missing = L - rows.shape[-1]
-    given = F.pad(~mask.expand(tokens.shape).reshape(rows.shape), (0, missing))
+    given = F.pad(~hole, (0, missing))
     clamp = given.repeat(fills, 1), F.pad(rows, (0, missing)).repeat(fills, 1)
     wanted = ~given.all(0) & (torch.arange(L) < rows.shape[-1])
     stop = _schedule(model, options).settled(wanted)
     away = _beyond_text(model, rows.shape[-1])
     filled = model.run(fills * len(rows), new_generator(seed), clamp=clamp, stop=stop, **away, **options).cpu()
     return filled[:, : rows.shape[-1]].reshape(tokens.shape if num is None else (num, *tokens.shape))
+
+
+def _flat(x: Tensor, grid: tuple[int, int] | None) -> Tensor:
+    """What lies on the grid, line by line."""
+    return x.flatten(-2) if grid is not None and x.shape[-2:] == tuple(grid) else x
 
 
 def vary_text(
@@ -198,6 +234,7 @@ def vary_text(
         raise ValueError(f"the text has {n} tokens, more than this model's {L}; vary a shorter piece of it")
     if num < 0:
         raise ValueError(f"cannot make {num} variations; ask for a whole number, 0 or more")
+    require_room(num, model.process)
     sweeps = sweeps_to_vary(model, sweeps)
     generator, schedule = new_generator(seed), model.schedule(sweeps, block, order)
     times = model.process.check_times(t, num, schedule.steps)
@@ -227,6 +264,11 @@ def read_template(text: str, codec: TextCodec, length: int) -> Template:
     pieces, sizes = split_gaps(text)
     if max(sizes) > length:
         raise ValueError(f"a gap of {max(sizes)} tokens is longer than this model's {length}; ask for at most {length}")
+    return _template(pieces, sizes, codec)
+
+
+def _template(pieces: list[str], sizes: list[int], codec: TextCodec) -> Template:
+    """The pieces as tokens, with gaps of these sizes between."""
     bodies, held = list(pieces), []
     for k, piece in enumerate(pieces[:-1]):
         joins = piece.endswith(" ") and joins_spaces(codec)
@@ -258,6 +300,8 @@ def split_gaps(text: str) -> tuple[list[str], list[int]]:
         elif found[1] is None:
             around = text[found.start() : found.start() + 12]
             raise ValueError(rf"{around!r} is no gap; write [[12]] where 12 tokens are missing, and \[[ for a plain [[")
+        elif len(found[1]) > 18:
+            raise ValueError("a gap of so many tokens is longer than any text; write [[12]] where 12 tokens are missing")
         elif int(found[1]) == 0:
             raise ValueError("a gap has at least one token; write [[1]] or more, not [[0]]")
         elif sizes and not pieces[-1]:
@@ -375,4 +419,8 @@ def refuse_own(options: dict[str, Any], what: str, names: Sequence[str]) -> None
 
 def new_generator(seed: int | None) -> torch.Generator | None:
     """None for fresh randomness."""
-    return None if seed is None else torch.Generator().manual_seed(seed)
+    if seed is None:
+        return None
+    if not isinstance(seed, Integral) or not 0 <= seed < 2**63:
+        raise ValueError(f"a seed is a whole number from 0 to 2^63 - 1, or None for fresh randomness, not {seed}")
+    return torch.Generator().manual_seed(int(seed))

@@ -3,17 +3,23 @@
 from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
 
+from glauber import runs
 from glauber.codec import ImageCodec, TextCodec, is_image_codec
-from glauber.conditional import CLASSIFIERS, Transformer, TransformerConfig
+from glauber.conditional import CLASSIFIERS, Layout, TransformerConfig
+from glauber.data import open_shards, open_tokens
+from glauber.data.shards import HEADER, SPLITS
 from glauber.data.writing import read_json
 from glauber.model import Model, load
+from glauber.runs import CONFIG, STATE, checkpoints, going_on, step_of
 from glauber.storage import is_bundled
 from glauber.train import Recipe, TrainSpec
-from glauber.train.checkpoint import STATE, checkpoints
+from glauber.train.folder import read_config
 from glauber.train.report import read_log
 
+SEEN = 2**24
+"""Tokens of an .npy that are looked at together."""
 FEW = 8
 """Values of a list that are shown."""
 
@@ -42,16 +48,15 @@ def recipe_facts(plan: Recipe) -> dict[str, str]:
         "learning rate": _rate(train),
         "train steps": _text(train.steps),
         "batch": _batch(train),
-        "EMA": _text(train.ema),
+        "EMA": _text(train.ema) + ", warmed up" * train.ema_warmup,
         "precision": train.precision,
-        "sampling": _sampling(plan.sampling),
+        "sampling": _sampling(plan.sampling) + ", in fp32" * (plan.objective in CLASSIFIERS),
     }
 
 
 def is_run(name: str) -> bool:
     """Whether it is a training run's folder."""
-    config = Path(name) / "config.json"
-    return not is_bundled(name) and config.is_file() and "recipe" in read_json(config)
+    return not is_bundled(name) and runs.is_run(Path(name))
 
 
 def run_facts(name: str) -> dict[str, Any]:
@@ -59,18 +64,21 @@ def run_facts(name: str) -> dict[str, Any]:
     folder = Path(name)
     log = read_log(folder / "log.jsonl") if (folder / "log.jsonl").is_file() else []
     kept = checkpoints(folder / "checkpoints")
-    last = max([*log[-1:], *(read_json(path / STATE) for path in kept[-1:])], key=lambda known: known["step"], default={})
-    bounds = [record for record in log if "valid_bits_per_token" in record]
-    model = model_facts(str(folder / "model")) if (folder / "model" / "config.json").is_file() else None
+    last = max([*log[-1:], *(_state(path) for path in kept[-1:])], key=lambda known: known["step"], default={})
+    bounds = [record for record in log if record.get("valid_bits_per_token") is not None]  # null where it was not finite
+    model = _run_model(name)
+    about = {} if model is None else model["about"]
     return {
-        **read_json(folder / "config.json"),
+        **read_json(folder / CONFIG),
+        "recipe": read_config(folder).recipe.to_dict(),
+        "folder": name,
         "step": last.get("step", 0),
-        "seconds": last.get("seconds", 0.0),
+        "seconds": last.get("seconds") or 0.0,
         "last": log[-1] if log else None,
         "validation": bounds[-1] if bounds else None,
         "checkpoints": [path.name for path in kept],
         "samples": [str(path.relative_to(folder)) for path in sorted(folder.glob("samples/step-*.*"))],
-        "finished": model is not None and model["about"].get("steps") == last.get("step", 0),
+        "finished": "checkpoint" not in about and about.get("steps") == last.get("step", 0),
         "model": model,
     }
 
@@ -85,22 +93,89 @@ def run_words(facts: dict[str, Any]) -> dict[str, str]:
         "data": facts["data"] if " " in facts["data"] else f"{facts['data'][:16]}…",
         "step": f"{facts['step']:,} of {train['steps']:,}",
         "trained for": f"{facts['seconds']:.1f} s" + (f" of {train['seconds']:g} s" if train["seconds"] else ""),
-        "loss": f"{last['loss']:.4f} at step {last['step']:,}" if last else "none logged yet",
-        "speed": f"{last['tokens_per_second']:,.0f} tokens/s" if last else "none logged yet",
+        "loss": f"{last['loss']:.4f} at step {last['step']:,}" if last and last["loss"] is not None else "none logged yet",
+        "speed": f"{last['tokens_per_second']:,.0f} tokens/s" if last and last.get("tokens_per_second") else "none logged yet",
         "validation": _validation(valid) if valid else "none yet",
         "checkpoints": ", ".join(facts["checkpoints"]) or "none yet",
         "samples": facts["samples"][-1] if facts["samples"] else "none yet",
     }
+    more = f"{going_on(facts['folder'])} goes on"
     if facts["model"] is None:
-        return words | {"model": "none yet; glauber train --resume goes on"}
+        return words | {"model": f"none yet; {more}"}
     since = facts["model"]["about"].get("steps")
-    words["model"] = "finished" if facts["finished"] else f"of step {since}; glauber train --resume goes on"
+    words["model"] = "finished" if facts["finished"] else f"not finished, as of step {since}; {more}"
     return words | {name: text for name, text in model_words(facts["model"]).items() if name != "about"}
+
+
+def _state(checkpoint: Path) -> dict[str, Any]:
+    """The step that a checkpoint is of, and the seconds until then; of one that is damaged no more than its name says."""
+    try:
+        return {"step": step_of(checkpoint), "seconds": float(read_json(checkpoint / STATE)["seconds"])}
+    except (ValueError, KeyError, TypeError, OverflowError):
+        return {"step": step_of(checkpoint)}
+
+
+def _run_model(name: str) -> dict[str, Any] | None:
+    """The facts of the model that `load` would take, if there is one."""
+    try:
+        return model_facts(name)
+    except ValueError:
+        if (Path(name) / "model" / CONFIG).is_file():  # and is damaged
+            raise
+        return None
 
 
 def _validation(record: dict[str, Any]) -> str:
     found, read = record["valid_bits_per_token"], record.get("valid_bits_per_token_read")
     return f"{found:.4f} bits per token{f', read {read:.4f}' if read else ''}, at step {record['step']:,}"
+
+
+def is_data(name: str) -> bool:
+    """Whether it is tokens: a folder of shards, or an .npy."""
+    return (Path(name) / HEADER).is_file() or (Path(name).suffix == ".npy" and Path(name).is_file())
+
+
+def data_facts(name: str) -> dict[str, Any]:
+    """What is in prepared data, or in an .npy, for programs."""
+    if Path(name).suffix == ".npy":
+        tokens = open_tokens(name)
+        rows = max(1, SEEN // max(1, tokens[:1].size))
+        found = np.unique(np.concatenate([np.unique(tokens[at : at + rows]) for at in range(0, len(tokens), rows)]))
+        span = {"least": int(found[0]), "largest": int(found[-1])}
+        return {"shape": list(tokens.shape), "type": str(tokens.dtype), "different": len(found), **span}
+    shards = open_shards(name)
+    return {
+        "vocab": shards.vocab,
+        "length": shards.length,
+        "rows": {split: len(shards.rows(split)) for split in SPLITS},
+        "codec": _codec(shards.codec),
+        "classes": list(shards.classes),
+        "sources": shards.header["sources"],
+        "totals": shards.header["totals"],
+        "hash": shards.hash,
+    }
+
+
+def data_words(facts: dict[str, Any]) -> dict[str, str]:
+    """The same for people."""
+    if "shape" in facts:
+        shape = " × ".join(f"{side:,}" for side in facts["shape"])
+        span = f"{facts['different']:,} different ones, from {facts['least']:,} to {facts['largest']:,}"
+        return {
+            "tokens": f"{shape} of type {facts['type']}",
+            "vocabulary": f"{span}; to prepare them, --vocab is at least {facts['largest'] + 1:,}",
+        }
+    names = [source["name"] for source in facts["sources"]]
+    made = {name: count for name, count in facts["totals"].items() if count}
+    return {
+        "rows": f"{facts['rows']['train']:,} to train on, {facts['rows']['valid']:,} to validate on",
+        "length L": f"{facts['length']:,}",
+        "tokens": f"{facts['vocab']:,}",
+        "codec": _text(facts["codec"]),
+        **({"classes": _text(facts["classes"])} if facts["classes"] else {}),
+        "made of": f"{_text(names)}: " + ", ".join(f"{count:,} {name}" for name, count in made.items()),
+        "hash": facts["hash"],
+    }
 
 
 def model_facts(name: str) -> dict[str, Any]:
@@ -143,8 +218,7 @@ def model_words(facts: dict[str, Any]) -> dict[str, str]:
 
 def count_parameters(config: TransformerConfig) -> int:
     """Without allocating them."""
-    with torch.device("meta"):
-        return sum(p.numel() for p in Transformer(config).parameters())
+    return Layout.of(config).parameters
 
 
 def _codec(codec: ImageCodec | TextCodec | None) -> dict[str, Any] | None:
@@ -187,7 +261,7 @@ def _sampling(options: dict[str, Any]) -> str:
     elif temperature is not None:
         words.append(f"temperature {_text(temperature)}")
     if options.get("ban"):
-        words.append(f"banned: token {_text(options['ban'])}" + (" (end-of-text)" if options["ban"] == [1] else ""))
+        words.append("banned: " + ("the codec's end of text" if options["ban"] == "end" else f"token {_text(options['ban'])}"))
     words += [f"{k} {_text(v)}" for k, v in options.items() if k not in ("top_p", "temperature", "ban", "truncate")]
     if "truncate" in options:
         words.append(f"on the {options['truncate']}")

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -10,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glauber.baseline import DIFFUSIONS, LOSSES, network_of
+from glauber.baseline import DIFFUSIONS, LOSSES, layout_of, network_of
 from glauber.baseline.diffusion import sites_in
+from glauber.card import card
 from glauber.chain import check_options, run_chain
 from glauber.chain.budget import Way, way_within
 from glauber.chain.clamp import is_beginning
@@ -28,16 +30,29 @@ from glauber.conditional import (
     conditional_of,
 )
 from glauber.conditional.speed import bfloat16, is_rounded, pays_in_bfloat16
-from glauber.infill import fill_text, fill_tokens, new_generator, require_text_codec, vary_text
+from glauber.hub import CARD, Download, upload
+from glauber.infill import continue_text, fill_text, fill_tokens, new_generator, require_text_codec, vary_text
 from glauber.inpaint import TURNS, given_tokens, haste, own_rule, read_mask
-from glauber.process import NoiseLaw, Process, Schedule
+from glauber.process import Mask, NoiseLaw, Process, Schedule, Tokens, as_array, as_tokens
+from glauber.runtime.memory import require_memory
 from glauber.score import Windows, characters, cut, score_windows
-from glauber.storage import codec_part, load_strictly, pick, read_model, require_names, write_model
+from glauber.storage import (
+    codec_part,
+    expanded,
+    load_strictly,
+    pick,
+    read_model,
+    require_layout,
+    require_names,
+    write_model,
+    write_synced,
+)
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 FORMAT = 1
+FLOAT = 4  # bytes
 MASKING = ("mdlm", "sedd")
 """Diffusions whose network knows the clean conditional given some tokens, as filling gaps needs it."""
 KEYS = ("format", "network", "schedule", "codec", "objective", "sampling", "about")
@@ -64,11 +79,7 @@ class Model(nn.Module):
     ):
         super().__init__()
         shape = network.config
-        if (shape.vocab, shape.length) != (process.vocab, process.length):
-            raise ValueError(
-                f"the network has {shape.vocab} tokens and length {shape.length}, "
-                f"the process {process.vocab} and {process.length}; they must agree"
-            )
+        _require_agreement(shape, process)
         sites = codec.grid[0] * codec.grid[1] if is_image_codec(codec) else shape.length
         if codec is not None and (codec.vocab, sites) != (shape.vocab, shape.length):
             raise ValueError(
@@ -91,6 +102,7 @@ class Model(nn.Module):
     @property
     def precision(self) -> str | None:
         """ "fp32" or "bf16", in which it samples and fills; None for bf16 on a GPU, which is much faster there, and else fp32.
+        The paper's classifiers are sampled in fp32, as in the paper, unless told otherwise.
 
         Draws are float64 and scores fp32 in any case.
         """
@@ -243,7 +255,9 @@ class Model(nn.Module):
             raise ValueError("a sampler is for methods that are no chain; this model has calls, or sweeps and a block")
         if calls is not None:
             if "clamp" in chain or "start" in chain:
-                raise ValueError("calls is for whole samples; to fill gaps or to vary, choose sweeps and a block")
+                raise ValueError(
+                    "calls is for whole samples; with a prompt, or to fill gaps or to vary, choose sweeps and a block"
+                )
             way = self.way(calls, sweeps, block, order)
             schedule, chain = way.schedule, way.options | chain
         else:
@@ -266,19 +280,19 @@ class Model(nn.Module):
         sampler: str | None,
         order: str | None,
         progress: bool = False,
-        **unknown: Any,
+        **chain: Any,
     ) -> Tensor:
         """Samples of a method that is no chain."""
-        if wrong := [name for name, value in unknown.items() if value is not None]:
-            raise ValueError(f"the method {self.objective} takes calls, a sampler and an order, but no {wrong[0]}")
+        method = DIFFUSIONS[self.objective]
+        options = self.sampling | {name: value for name, value in chain.items() if value is not None}
+        if wrong := [name for name in options if name not in method.options]:
+            known = ", ".join(("calls", "sampler", "order", *method.options))
+            raise ValueError(f"the method {self.objective} takes {known}, but no {wrong[0]}")
+        check_options(options, self.process.vocab)
         process, calls = self.process, self.process.length if calls is None else calls
-        sites = sites_in(order, process.length, calls)
+        rows, sites = 1 if num is None else num, sites_in(order, process.length, calls)
         with self.evaluating(), self._in_precision():
-            return (
-                DIFFUSIONS[self.objective]
-                .sample(self.network, process, 1 if num is None else num, calls, generator, sampler, sites, progress)
-                .tokens
-            )
+            return method.sample(self.network, process, rows, calls, generator, sampler, sites, progress, **options).tokens
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
@@ -292,12 +306,17 @@ class Model(nn.Module):
 
     def _in_precision(self) -> AbstractContextManager[None]:
         """The network in its `precision`; one that was cast as a whole stays so."""
-        automatic = self.precision is None and pays_in_bfloat16(self.device)
+        automatic = self.precision is None and self.objective not in CLASSIFIERS and pays_in_bfloat16(self.device)
         low = self.network.head.weight.dtype == torch.float32 and (automatic or self.precision == "bf16")
         return bfloat16(self.network) if low else nullcontext()
 
-    def sample(self, num: int = 1, seed: int | None = None, **options: Any) -> list[Any]:
-        """`num` samples, decoded: PIL images, strings, or lists of tokens without a codec. Options as for `sample_tokens`."""
+    def sample(self, num: int = 1, seed: int | None = None, prompt: str | None = None, **options: Any) -> list[Any]:
+        """`num` samples, decoded: PIL images, strings, or lists of tokens without a codec. Options as for `sample_tokens`.
+
+        prompt: how each of them begins, for text.
+        """
+        if prompt is not None:
+            return continue_text(self, prompt, num, seed, **options)[0]
         return self.decode(self.sample_tokens(num, seed, **options))
 
     def inpaint(
@@ -344,9 +363,13 @@ class Model(nn.Module):
         return texts[0] if num is None else texts
 
     def infill_tokens(
-        self, tokens: Tensor, mask: Tensor, num: int | None = None, seed: int | None = None, **options: Any
+        self, tokens: Tokens, mask: Mask, num: int | None = None, seed: int | None = None, **options: Any
     ) -> Tensor:
-        """Draw anew the tokens, (rows, n) or (n,) with n ≤ L, where the mask is true. `num` adds an axis of fills in front."""
+        """Draw anew the tokens, (rows, n) or (n,) with n ≤ L, where the mask is true. `num` adds an axis of fills in front.
+
+        Of a network on a grid also (rows of the grid, columns), or several of these. The mask has the shape of the tokens, or
+        of one row, flat or on the grid.
+        """
         return fill_tokens(self, tokens, mask, num, seed, **options)
 
     def vary(self, text: str, t: int, num: int | None = None, seed: int | None = None, **options: Any) -> Any:
@@ -356,7 +379,7 @@ class Model(nn.Module):
 
     def score(
         self,
-        items: str | Sequence[str] | Tensor | np.ndarray,
+        items: str | Sequence[Any] | Tensor | np.ndarray,
         kernel: str = "reversal",
         draws: int = 8,
         seed: int = 0,
@@ -367,27 +390,27 @@ class Model(nn.Module):
         """Upper bound on the negative log-likelihood under `kernel`'s chain, in bits per token; for text, per character too.
 
         Args:
-            items: texts, which are cut into windows of L tokens, images (N, H, W), or tokens (N, L).
+            items: texts, which are cut into windows of L tokens; images, PIL's or (N, H, W); or tokens (N, L).
         """
         (found,) = score_windows(self, self._windows(items), (kernel,), draws, seed, sweeps, block, order).values()
         return found
 
-    def _windows(self, items: str | Sequence[str] | Tensor | np.ndarray) -> Windows:
-        if isinstance(items, Tensor):
-            codec = self.text_codec
-            return Windows(items, None, None if codec is None else characters(items.tolist(), codec))
-        if isinstance(items, np.ndarray):
-            return Windows(self._require_codec().encode(items))
-        text_codec, texts = require_text_codec(self), [items] if isinstance(items, str) else list(items)
-        return cut(text_codec.encode_batch(texts), text_codec, self.process.length)
+    def _windows(self, items: str | Sequence[Any] | Tensor | np.ndarray) -> Windows:
+        texts = [items] if isinstance(items, str) else items
+        if not isinstance(texts, Tensor | np.ndarray) and all(isinstance(text, str) for text in texts):
+            text_codec = require_text_codec(self)
+            return cut(text_codec.encode_batch(texts), text_codec, self.process.length)
+        if not isinstance(items, Tensor) and (images := as_array(items, "what is scored")).ndim > 2:
+            return Windows(self._require_codec().encode(images))
+        tokens, codec = self.process.check_tokens(items), self.text_codec
+        return Windows(tokens, None, None if codec is None else characters(tokens.tolist(), codec))
 
-    def decode(self, tokens: Tensor) -> list[Any]:
+    def decode(self, tokens: Tokens) -> list[Any]:
         """PIL images, strings, or lists of tokens where there is no codec."""
-        if self.codec is None:
-            return tokens.tolist()
         if is_image_codec(self.codec):
             return self._as_images(self.codec.decode(tokens))
-        return [self.codec.decode(row) for row in tokens.tolist()]
+        rows = as_tokens(tokens).tolist()
+        return rows if self.codec is None else [self.codec.decode(row) for row in rows]
 
     def _require_codec(self) -> ImageCodec:
         if not is_image_codec(self.codec):
@@ -435,16 +458,22 @@ class Model(nn.Module):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], tensors: dict[str, Tensor]) -> "Model":
-        """The model of a `config()` and all its tensors, by name."""
+        """The model of a `config()` and all its tensors, by name; compact ones are expanded."""
         if config.get("format") != FORMAT:
             raise ValueError(f"the model's format is {config.get('format')}; this version of glauber reads {FORMAT}")
         require_names("the config", config, KEYS)
         if not isinstance(config["about"], dict) or not isinstance(config["sampling"], dict):
             raise ValueError("the config's 'about' and 'sampling' must be tables")
         try:
-            with torch.random.fork_rng(devices=[]):  # the first weights are overwritten; the caller's draws stay as they were
-                network = network_of(config["objective"], TransformerConfig(**config["network"]))
+            shape = TransformerConfig(**config["network"])
+            layout = layout_of(config["objective"], shape)
+            require_layout(tensors, layout)
             process = Process(Schedule.round_robin(**config["schedule"]), NoiseLaw(pick(tensors, "noise")))
+            _require_agreement(shape, process)
+            require_memory(FLOAT * layout.parameters, "this model", "use a machine that has more")
+            tensors = expanded(tensors)
+            with torch.random.fork_rng(devices=[]):  # the first weights are overwritten; the caller's draws stay as they were
+                network = network_of(config["objective"], shape)
             codec = None if config["codec"] is None else codec_from_dict(config["codec"], codec_part(tensors))
             model = cls(network, process, codec, config["objective"], config["sampling"], config["about"])
         except (KeyError, TypeError) as error:
@@ -463,27 +492,93 @@ class Model(nn.Module):
         write_model(Path(folder), self.config(), self.state_dict(), overwrite, compact)
         return Path(folder)
 
-    def push_to_hub(self, repo_id: str, private: bool = False) -> None:
-        """Upload to the Hugging Face hub as the logged-in user; `glauber.load(repo_id)` brings it back."""
+    def save_pretrained(
+        self,
+        save_directory: str | os.PathLike[str],
+        *,
+        repo_id: str | None = None,
+        push_to_hub: bool = False,
+        **push_to_hub_kwargs: Any,
+    ) -> str | None:
+        """As a model of the hub's mixin does: `save`, in place of a model that is there, with a card where there is none.
+
+        Args:
+            repo_id: on the hub, if it is pushed, too; the folder's name if not given.
+            push_to_hub: upload it, with the other options as for `push_to_hub`, and return the URL.
+        """
+        folder = self.save(save_directory, overwrite=True)
+        if not (folder / CARD).exists():
+            write_synced(folder / CARD, card(self, repo_id or folder.resolve().name).encode())
+        return self.push_to_hub(repo_id or folder.resolve().name, **push_to_hub_kwargs) if push_to_hub else None
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        pretrained_model_name_or_path: str | os.PathLike[str],
+        *,
+        revision: str | None = None,
+        token: str | bool | None = None,
+        cache_dir: str | Path | None = None,
+        force_download: bool = False,
+        local_files_only: bool = False,
+    ) -> "Model":
+        """As a model of the hub's mixin does: what `glauber.load` gives, with the hub client's options."""
+        how = Download(revision, token, cache_dir, force_download, local_files_only)
+        return cls.from_config(*read_model(pretrained_model_name_or_path, how)).eval()
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        private: bool | None = None,
+        commit_message: str = "Push model by glauber",
+        token: str | bool | None = None,
+        revision: str | None = None,
+    ) -> str:
+        """Upload to the Hugging Face hub, with a card unless there is one, and return the commit's URL.
+
+        `glauber.load(repo_id)` brings it back. The card names what `about` holds under "license", "language" and "metrics".
+
+        Args:
+            private: of a repository that is new; the owner's own default if None.
+            token: the one that `hf auth login` keeps if None.
+            revision: a branch, made if there is none; the main one if None.
+        """
         import tempfile
 
-        from huggingface_hub import HfApi
-
         with tempfile.TemporaryDirectory() as folder:
-            self.save(folder)
-            api = HfApi()
-            api.create_repo(repo_id, private=private, exist_ok=True)
-            api.upload_folder(repo_id=repo_id, folder_path=folder)
+            saved = self.save(folder)
+            return upload(saved, partial(card, self), repo_id, private, commit_message, token, revision)
 
 
-def load(name: str | os.PathLike[str], device: torch.device | str = "cpu", precision: str | None = None) -> Model:
+def load(
+    name: str | os.PathLike[str],
+    device: torch.device | str = "cpu",
+    precision: str | None = None,
+    *,
+    revision: str | None = None,
+    token: str | bool | None = None,
+) -> Model:
     """A model by its folder, its training run's folder, its bundled name, or its id on the Hugging Face hub ("owner/name").
 
-    precision: "fp32" or "bf16" to sample in; on a GPU bf16 if not given, on a CPU fp32.
+    Of a run that was stopped it is the averaged network of the newest checkpoint, which `about` names.
+
+    Args:
+        precision: "fp32" or "bf16" to sample in; if not given bf16 on a GPU, but for the paper's classifiers, and else fp32.
+        revision: of a model on the hub: a branch, a tag or a commit.
+        token: for the hub; the one that `hf auth login` keeps if None.
     """
-    model = Model.from_config(*read_model(name)).to(device).eval()
+    model = Model.from_pretrained(name, revision=revision, token=token).to(device)
     model.precision = precision
     return model
+
+
+def _require_agreement(shape: TransformerConfig, process: Process) -> None:
+    if (shape.vocab, shape.length) != (process.vocab, process.length):
+        raise ValueError(
+            f"the network has {shape.vocab} tokens and length {shape.length}, "
+            f"the process {process.vocab} and {process.length}; they must agree"
+        )
 
 
 def _size(shape: tuple[int, ...]) -> str:

@@ -30,14 +30,14 @@ class Windows(NamedTuple):
     characters: Tensor | None = None  # (N,) how many characters each row decodes to
 
 
-def cut(streams: Iterable[Sequence[int]], codec: TextCodec, length: int) -> Windows:
+def cut(streams: Iterable[Sequence[int]], codec: TextCodec | None, length: int) -> Windows:
     """Each stream of tokens in windows of L, the last of which may be shorter."""
     rows = [list(stream[start : start + length]) for stream in streams for start in range(0, len(stream), length)]
     if not rows:
-        raise ValueError("there is nothing to score; give a text that is not empty")
+        raise ValueError("there is nothing to score; give something that is not empty")
     sizes = torch.tensor([len(row) for row in rows])
     tokens = torch.tensor([row + [0] * (length - len(row)) for row in rows], dtype=torch.int64)
-    return Windows(tokens, torch.arange(length) < sizes[:, None], characters(rows, codec))
+    return Windows(tokens, torch.arange(length) < sizes[:, None], None if codec is None else characters(rows, codec))
 
 
 def characters(rows: Iterable[Sequence[int]], codec: TextCodec) -> Tensor:
@@ -60,6 +60,8 @@ def score_windows(
 
     The kernels share their network calls.
     """
+    if draws < 1:
+        raise ValueError(f"a bound needs at least one draw per row, not {draws}")
     if model.objective == "masked":
         raise ValueError(
             "Gibbs sampling never becomes noise, so a masked language model has no bound; judge its samples instead"

@@ -9,7 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
+from glauber.conditional.layout import Layout, layers_of
+from glauber.foreign import refuse_foreign
+from glauber.hub import Download, fetch
+from glauber.runs import CONFIG, is_run, newest_model
+from glauber.runtime.files import read_json, read_tensors
+
+WEIGHTS = "model.safetensors"
 SCALE = ".scale"  # what is added to the name of a compact weight
 BUNDLED = Path(__file__).parent / "bundled"
 
@@ -22,8 +28,11 @@ def write_model(
 
     tensors = compacted(tensors) if compact else tensors
 
-    if not overwrite and any((folder / name).exists() for name in (CONFIG, WEIGHTS)):
-        raise ValueError(f"{folder} holds a model already; choose another folder, or pass overwrite=True")
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file; choose a folder for the model")
+    if not overwrite and folder.is_dir() and any(folder.iterdir()):
+        what = "a model already" if any((folder / name).exists() for name in (CONFIG, WEIGHTS)) else "other files"
+        raise ValueError(f"{folder} holds {what}; choose another folder, or pass overwrite=True")
     contents = {
         WEIGHTS: save({name: tensor.contiguous().cpu() for name, tensor in tensors.items()}, metadata={"format": "pt"}),
         CONFIG: (json.dumps(config, indent=2) + "\n").encode(),
@@ -47,10 +56,26 @@ def write_synced(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def read_model(name: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The config and tensors of a bundled name, a folder or a hub id."""
+def read_model(name: str | os.PathLike[str], how: Download | None = None) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The config and tensors of a bundled name, a folder or a hub id, as they are in its files.
+
+    What is no model of ours is refused by its config.
+    """
     folder = find(name)
-    return _read_config(folder / CONFIG), expanded(_read_weights(folder / WEIGHTS))
+    if folder is None:
+        how = how or Download()
+        path = fetch(str(name), CONFIG, how)
+        config = _config_of(str(name), path.parent)
+        how = how._replace(revision=path.parent.name)  # the weights are of the same commit, whatever is pushed meanwhile
+        return config, _read_weights(fetch(str(name), WEIGHTS, how))
+    if how is not None and how.revision is not None:
+        raise ValueError(f"a revision is one of a model on the hub, and {name} is here; leave the revision out")
+    if is_run(folder):
+        if (newest := newest_model(folder)) is not None:
+            return newest
+        folder = folder / "model" if (folder / "model").is_dir() else folder  # which is refused
+    config = _config_of(str(folder), folder)
+    return config, _read_weights(_weights_of(folder))
 
 
 def compacted(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -68,6 +93,9 @@ def compacted(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 def expanded(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """The inverse of `compacted`, up to its rounding; other tensors stay as they are."""
     scales = {name + SCALE for name, tensor in tensors.items() if tensor.dtype == torch.int8} & tensors.keys()
+    for name in scales:
+        if tensors[name].shape != (*tensors[name.removesuffix(SCALE)].shape[:1], 1):
+            raise ValueError(f"{name} does not hold a scale for each row; the weights are damaged, get them again")
     return {
         name: tensor * tensors[name + SCALE] if name + SCALE in scales else tensor
         for name, tensor in tensors.items()
@@ -85,20 +113,12 @@ def is_bundled(name: str | os.PathLike[str]) -> bool:
     return True
 
 
-def find(name: str | os.PathLike[str]) -> Path:
-    """The folder of a model, fetched from the hub if need be."""
+def find(name: str | os.PathLike[str]) -> Path | None:
+    """The folder of a model; None if the name can only be a hub id."""
     folder = Path(name)
     if is_bundled(name):
         return BUNDLED / folder
-    if (folder / "diffusion_pytorch_model.safetensors").is_file():
-        raise ValueError(f"{name} is a codec of images, not a model; use it as glauber prepare --tokenizer vq:{name}")
-    if (folder / "log.jsonl").is_file():  # a training run
-        folder /= "model"
-        if not folder.is_dir():
-            raise ValueError(f"the run in {name} has no model yet; go on with it by glauber train --resume")
     if folder.is_dir():
-        if not (folder / CONFIG).is_file():
-            raise ValueError(f"{folder} is not a model: it has no {CONFIG}")
         return folder
     if folder.exists() or str(name).count("/") != 1:
         boxed = ", ".join(sorted(path.parent.name for path in BUNDLED.glob(f"*/{CONFIG}")))
@@ -106,32 +126,42 @@ def find(name: str | os.PathLike[str]) -> Path:
             f"no model {str(name)!r}: give one of those in the box ({boxed}), a run's folder, "
             f"one that holds {CONFIG} and {WEIGHTS}, or a hub id owner/name"
         )
-    from huggingface_hub import snapshot_download
+    return None
 
-    try:
-        return Path(snapshot_download(str(name), allow_patterns=[CONFIG, WEIGHTS]))
-    except Exception as error:  # the hub client has many kinds of failure, all of them the same to the user
-        raise ValueError(f"no folder {str(name)!r} here, and the hub did not give a model of that id") from error
+
+def _config_of(name: str, folder: Path) -> dict[str, Any]:
+    """What config.json says, if it is of a model of ours."""
+    config = _read_config(folder / CONFIG) if (folder / CONFIG).is_file() else None
+    refuse_foreign(name, folder, config)
+    return config or {}
+
+
+def _weights_of(folder: Path) -> Path:
+    """Where the weights are; those that another tool left in another form are refused."""
+    found = folder / WEIGHTS
+    if not found.exists() and (folder / f"{WEIGHTS}.index.json").is_file():
+        raise ValueError(f"{folder} has its weights in several files; join them into one {WEIGHTS}")
+    if not found.exists() and (pickles := sorted(folder.glob("*.bin"))):
+        raise ValueError(
+            f"{folder} has its weights in {pickles[0].name}, a pickle that could run any code; save them as {WEIGHTS}"
+        )
+    return found
 
 
 def _read_config(path: Path) -> dict[str, Any]:
     try:
-        config = json.loads(path.read_text())
+        config = read_json(path)
     except (OSError, ValueError) as error:
-        raise ValueError(f"{path} cannot be read as JSON; the model is damaged, get it again") from error
+        raise ValueError(f"{path} cannot be read as JSON; the model is damaged, get it again ({error})") from error
     if not isinstance(config, dict):
         raise ValueError(f"{path} is not a model's config")
     return config
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        return load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise ValueError(f"{path} is missing, cut short or not a safetensors file; get it again") from error
+    if not path.exists():
+        raise ValueError(f"{path} is missing; get it again")
+    return read_tensors(path)
 
 
 def pick(tensors: dict[str, Tensor], name: str) -> Tensor:
@@ -144,6 +174,21 @@ def pick(tensors: dict[str, Tensor], name: str) -> Tensor:
 def codec_part(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """The codec's own tensors, by the names that it knows."""
     return {name.removeprefix("codec_"): tensor for name, tensor in tensors.items() if name.startswith("codec_")}
+
+
+def require_layout(tensors: dict[str, Tensor], layout: Layout) -> None:
+    """Refuse weights that are not of this network, before there is one: what a config says may be of any size."""
+    start = "network."
+    found = {name.removeprefix(start): tensor.shape for name, tensor in tensors.items() if name.startswith(start)}
+    found = {name: shape for name, shape in found.items() if name.removesuffix(SCALE) not in found or not name.endswith(SCALE)}
+    if (layers := layers_of(found)) < layout.layers:
+        raise ValueError(f"the config says {layout.layers:,} layers, the weights have {layers:,}; get the model again")
+    shapes = layout.shapes()
+    require_names("the weights file", (start + name for name in found), (start + name for name in shapes))
+    for name, shape in shapes.items():
+        if shape != found[name]:
+            both = f"{tuple(found[name])} in the weights, {tuple(shape)} by the config"
+            raise ValueError(f"{start}{name} has shape {both}; get the model again")
 
 
 def load_strictly(model: nn.Module, tensors: dict[str, Tensor]) -> None:

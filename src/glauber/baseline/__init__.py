@@ -8,7 +8,7 @@ udlm         uniform-state diffusion
 plaid        Gaussian diffusion over learned embeddings
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -21,7 +21,7 @@ from glauber.baseline.mlm_gibbs import MaskedLM, gibbs_process
 from glauber.baseline.plaid import EmbeddingDiffusion
 from glauber.baseline.plaid_network import Plaid
 from glauber.baseline.udlm import UDLM
-from glauber.conditional import Transformer, TransformerConfig
+from glauber.conditional import Layout, Transformer, TransformerConfig
 from glauber.objective import OBJECTIVES
 from glauber.process import Process
 from glauber.process.draws import Generator
@@ -43,6 +43,11 @@ class Method(Protocol):
     @property
     def samplers(self) -> tuple[str, ...]:
         """Its samplers by name, the default one first; none to choose where it is empty."""
+        ...
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What else `sample` takes of the options of `run_chain`, for a method that is no chain."""
         ...
 
     @property
@@ -68,8 +73,10 @@ class Method(Protocol):
         sampler: str | None = None,
         order: Tensor | None = None,
         progress: bool = False,
+        ban: Sequence[int] = (),
     ) -> Drawn:
-        """Rows of tokens with at most `calls` network calls each; `order` (L,) of the sites where the method has one."""
+        """Rows of tokens, none of them in `ban`, with at most `calls` network calls each; `order` (L,) of the sites where the
+        method has one."""
         ...
 
 
@@ -97,6 +104,11 @@ def network_of(objective: str, config: TransformerConfig) -> Transformer:
     return Plaid(config) if objective == "plaid" else Transformer(config)
 
 
+def layout_of(objective: str, config: TransformerConfig) -> Layout:
+    """What `network_of` would make."""
+    return Plaid.layout(config) if objective == "plaid" else Layout.of(config)
+
+
 __all__ = [
     "DIFFUSIONS",
     "LOSSES",
@@ -111,5 +123,6 @@ __all__ = [
     "Method",
     "Plaid",
     "gibbs_process",
+    "layout_of",
     "network_of",
 ]

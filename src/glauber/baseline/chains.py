@@ -1,5 +1,6 @@
 """The methods that are chains: GGM itself, the autoregressive model and Gibbs sampling with a masked language model."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,7 @@ class Chain:
     objective: str
     few: bool = False
     samplers: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
 
     def loss(self, network: Network, process: Process, x0: Tensor, **options: Any) -> Tensor:
         """The loss of that name, with its options."""
@@ -57,6 +59,7 @@ class Chain:
         sampler: str | None = None,
         order: Tensor | None = None,
         progress: bool = False,
+        ban: Sequence[int] = (),
     ) -> Drawn:
         """The heat bath, with the skip; `calls` network calls at most."""
         if sampler is not None:
@@ -65,7 +68,7 @@ class Chain:
             raise ValueError("this chain has its own order of sites; leave the order out")
         process = self._process(process, calls, order)
         counted: Any = Counted(conditional_of(self.objective, network, process))  # type: ignore[arg-type]
-        tokens = run_chain(counted, process, rows, generator=generator, progress=progress)
+        tokens = run_chain(counted, process, rows, generator=generator, progress=progress, ban=ban)
         return Drawn(tokens, counted.rows / max(1, rows))
 
     def _process(self, process: Process, calls: int, order: Tensor | None) -> Process:

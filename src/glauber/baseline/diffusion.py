@@ -4,8 +4,8 @@ Each is told by four things: how x_0 is noised, what its bound integrates, the l
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from torch import Tensor
 from glauber.conditional.adapters import Network
 from glauber.process import Process, Schedule
 from glauber.process.draws import Generator, Keyed, categorical, uniform
+from glauber.runtime.progress import watched
 
 EDGE = 1e-9  # times stay this far from 0 and 1, where a weight may be 0 · ∞
 TICKS = 1000.0  # as what the time 1 is told, to a network that knows the time
@@ -35,6 +36,7 @@ class Diffusion(ABC):
     """The first is the default."""
     few = True
     """Whether fewer network calls than sites can be made."""
+    options: tuple[str, ...] = ("ban",)
 
     @abstractmethod
     def noised(self, process: Process, x0: Tensor, t: Tensor, generator: Generator | None) -> Tensor:
@@ -49,8 +51,8 @@ class Diffusion(ABC):
         """(B, L, V or V+1) what each site of z at time t turns into at time s < t; the sites are drawn on their own."""
 
     @abstractmethod
-    def start(self, process: Process, rows: int, generator: Generator | None) -> Tensor:
-        """The state at time 1."""
+    def start(self, process: Process, rows: int, generator: Generator | None, ban: Sequence[int] = ()) -> Tensor:
+        """The state at time 1, in which no token of `ban` stands."""
 
     def prior(self, process: Process) -> float:
         """KL(q(z_1 | x_0) ‖ the law of `start`) of a site."""
@@ -61,7 +63,7 @@ class Diffusion(ABC):
     ) -> Tensor:
         """The bound per token, at one low-discrepancy time a row. `check` looks at the tokens, which makes a GPU wait."""
         if check:
-            process.check_tokens(x0)
+            x0 = process.check_tokens(x0)
         t = draw_times(len(x0), generator, x0.device)
         return self.term(network, process, x0, self.noised(process, x0, t, generator), t).sum() / x0.numel()
 
@@ -70,7 +72,7 @@ class Diffusion(ABC):
         self, network: Network, process: Process, x0: Tensor, draws: int = 8, generator: Generator | None = None
     ) -> Tensor:
         """(B,) nats: an upper bound on -log p(x_0) of each row, unbiased, from `draws` network calls."""
-        process.check_tokens(x0)
+        x0 = process.check_tokens(x0)
 
         def term(x: Tensor, t: Tensor) -> Tensor:
             return self.term(network, process, x, self.noised(process, x, t, generator), t)
@@ -92,12 +94,13 @@ class Diffusion(ABC):
         sampler: str | None = None,
         order: Tensor | None = None,
         progress: bool = False,
+        ban: Sequence[int] = (),
     ) -> Drawn:
         """Go from time 1 to time 0 in `calls` equal steps, with one of the `samplers`."""
         kind = self.chosen(sampler, calls)
         if order is not None:
             raise ValueError("this method updates all sites at once, so it has no order of sites; leave the order out")
-        z = self.start(process, rows, generator)
+        z, network = self.start(process, rows, generator, ban), without(network, ban)
         for k in bar(range(calls), progress):
             weights = self.law(network, process, z, 1 - k / calls, (calls - k - 1) / calls, kind)
             z = categorical(weights, uniform(z.shape, generator, z.device))
@@ -110,6 +113,20 @@ class Diffusion(ABC):
         if sampler is not None and sampler not in self.samplers:
             raise ValueError(f"the sampler of this method is {' or '.join(self.samplers)}, not {sampler!r}")
         return self.samplers[0] if sampler is None else sampler
+
+
+def without(network: Network, ban: Sequence[int]) -> Network:
+    """The network, but that it gives the tokens of `ban` no probability."""
+    if not ban:
+        return network
+
+    def answer(*inputs: Tensor, **options: Any) -> Tensor:
+        logits = network(*inputs, **options).clone()
+        for token in ban:
+            logits[..., token] = -torch.inf
+        return logits
+
+    return answer
 
 
 def draw_times(rows: int, generator: Generator | None, device: torch.device) -> Tensor:
@@ -157,9 +174,4 @@ def integral(
 
 def bar(steps: range, progress: bool) -> Iterable[int]:
     """Shown from the third second on."""
-    if not progress:
-        return steps
-    from tqdm.auto import tqdm
-
-    shown: Iterable[int] = tqdm(steps, desc="sample", unit="step", delay=2.0, leave=False, dynamic_ncols=True)
-    return shown
+    return watched(steps, progress, len(steps), "sample", "step", leave=False)

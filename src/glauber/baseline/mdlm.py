@@ -5,11 +5,13 @@ The network sees tokens and masks, told as survival 1 and 0; so it does not know
 a law over the clean tokens, never the mask, and a token once there stays: the paper's SUBS parameterisation.
 """
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from glauber.baseline.diffusion import Diffusion, Drawn, ask, bar, draw_times
+from glauber.baseline.diffusion import Diffusion, Drawn, ask, bar, draw_times, without
 from glauber.conditional.adapters import Network
 from glauber.objective.cross_entropy import linear_cross_entropy
 from glauber.process import Process
@@ -43,7 +45,7 @@ class MDLM(Diffusion):
         if not chunked:
             return super().loss(network, process, x0, check, generator)
         if check:
-            process.check_tokens(x0)
+            x0 = process.check_tokens(x0)
         t = draw_times(len(x0), generator, x0.device)
         z = masked(process, x0, t, generator)
         hidden, none = z == process.noise.mask, torch.zeros_like(x0).flatten()  # no site has its own token as evidence
@@ -60,7 +62,7 @@ class MDLM(Diffusion):
         stay = torch.full_like(p[..., :1], s / t)
         return carried_over(process, z, torch.cat([p, stay], -1))
 
-    def start(self, process: Process, rows: int, generator: Generator | None) -> Tensor:
+    def start(self, process: Process, rows: int, generator: Generator | None, ban: Sequence[int] = ()) -> Tensor:
         return all_masked(process, rows)
 
     @torch.no_grad()
@@ -74,6 +76,7 @@ class MDLM(Diffusion):
         sampler: str | None = None,
         order: Tensor | None = None,
         progress: bool = False,
+        ban: Sequence[int] = (),
     ) -> Drawn:
         """Unmask all sites.
 
@@ -82,7 +85,7 @@ class MDLM(Diffusion):
         ancestral: `calls` steps of `law`. What goes is drawn first: a row in which nothing goes needs no call, since the answer
         would be the one before (the paper's cache).
         """
-        kind = self.chosen(sampler, calls)
+        kind, network = self.chosen(sampler, calls), without(network, ban)
         if kind == "first-hitting":
             return unmask_in_order(network, process, rows, calls, generator, order, progress)
         if order is not None:

@@ -7,6 +7,7 @@ evidence log N(z; α E(v), σ²) is added (the paper's output prior), and its gu
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,11 +15,12 @@ from torch import Tensor
 
 from glauber.baseline.diffusion import Drawn, bar, draw_times, integral
 from glauber.baseline.plaid_network import DIMENSION, GAMMA, Answer, gamma
+from glauber.chain import Truncation
 from glauber.process import Process
-from glauber.process.draws import Generator, categorical, uniform
+from glauber.process.draws import Generator, Keyed, categorical, uniform
 
 RECONSTRUCTED = 1 / 8  # share of the rows that train the reconstruction; the others train the diffusion
-SELF_CONDITIONED = 4  # every so-many-th row of a batch is
+SELF_CONDITIONED = 4  # every so-many-th row of the whole batch is
 
 
 class EmbeddingDiffusion:
@@ -27,6 +29,7 @@ class EmbeddingDiffusion:
     objective = "plaid"
     samplers = ("ancestral",)
     few = True
+    options = ("ban", "temperature")
 
     def __init__(self, dimension: int = DIMENSION):
         self.dimension = dimension
@@ -34,16 +37,23 @@ class EmbeddingDiffusion:
     def loss(
         self, network: Any, process: Process, x0: Tensor, check: bool = True, generator: Generator | None = None
     ) -> Tensor:
-        """The variational bound per token: a row trains its reconstruction, or its diffusion at a low-discrepancy time."""
+        """The variational bound per token: a row trains its reconstruction, or its diffusion at a low-discrepancy time.
+
+        Self-conditioned rows are given the guess of a first pass. A GPU records the step, so the first pass has always as many
+        rows, ⌈B/4⌉, and with them a row that is not self-conditioned where a part of a batch holds fewer.
+        """
         if check:
-            process.check_tokens(x0)
+            x0 = process.check_tokens(x0)
         place = draw_times(len(x0), generator, x0.device)
         t = ((place - RECONSTRUCTED) / (1 - RECONSTRUCTED)).clamp_min(0.0)
         noise = normal((*x0.shape, self.dimension), generator, x0.device)
-        guess, some = torch.zeros_like(noise), slice(None, None, SELF_CONDITIONED)
+        conditioned = self_conditioned(len(x0), generator, x0.device)
+        some = conditioned.int().argsort(descending=True, stable=True)[: -(-len(x0) // SELF_CONDITIONED)]
+        guess = torch.zeros_like(noise)
         with torch.no_grad():
-            guess[some] = network(x0[some], t[some], noise[some]).guess.to(guess)
-        answer = network(x0, t, noise, guess)
+            first = network(x0[some], t[some], noise[some]).guess.to(guess)
+            guess[some] = torch.where(conditioned[some, None, None], first, 0.0)
+        answer = network(x0, t, noise, guess, conditioned)
         rest = torch.where(
             place < RECONSTRUCTED,
             reconstruction(answer, x0) / RECONSTRUCTED,
@@ -57,7 +67,7 @@ class EmbeddingDiffusion:
 
         Each is made twice, the second time with the first guess: the model is p(z_s | z_t), whatever came before.
         """
-        process.check_tokens(x0)
+        x0 = process.check_tokens(x0)
 
         def term(x: Tensor, t: Tensor) -> Tensor:
             return diffusion(self.answer(network, x, t, generator), t)
@@ -89,26 +99,50 @@ class EmbeddingDiffusion:
         sampler: str | None = None,
         order: Tensor | None = None,
         progress: bool = False,
+        ban: Sequence[int] = (),
+        temperature: float | Sequence[float] = 1.0,
     ) -> Drawn:
-        """Ancestral sampling in `calls` - 1 equal steps, each told the guess before it; the last call draws the tokens."""
+        """Ancestral sampling in `calls` - 1 equal steps, each told the guess before it; the last call draws the tokens.
+
+        Args:
+            ban: tokens of probability 0, also in the guesses.
+            temperature: what the noise that a guess implies is divided by; 0.9 in the paper. Several as in `Truncation`.
+        """
         if calls < 2 or sampler not in (None, *self.samplers) or order is not None:
             raise ValueError("plaid makes at least 2 calls with its ancestral sampler, and has no order of sites")
         shape, device = (rows, process.length, self.dimension), process.noise.probs.device
+        parts: tuple[float, ...] = Truncation(temperature).temperature  # type: ignore[assignment]
         z, guess = normal(shape, generator, device), torch.zeros(shape, device=device)
         for k in bar(range(calls), progress):
             t, s = (max(0, calls - 1 - j) / (calls - 1) for j in (k, k + 1))
-            answer = network(z, torch.full((rows,), t, dtype=torch.float64, device=device), None, guess)
-            guess, (mean, spread) = answer.guess, step(z, answer.guess.double(), t, s)
+            answer = network(z, torch.full((rows,), t, dtype=torch.float64, device=device), None, guess, ban=ban)
+            guess, heat = answer.guess, parts[k * len(parts) // calls]
+            mean, spread = step(z, guess.double(), t, s, heat)
             z = mean + spread * normal(shape, generator, device)
         return Drawn(categorical(answer.log_law.double().exp(), uniform(shape[:2], generator, device)), float(calls))
 
 
-def step(z: Tensor, guess: Tensor, t: float, s: float) -> tuple[Tensor, float]:
-    """Mean and standard deviation of q(z_s | z, x̂): α_s [(1-c)/α_t z + c x̂] and σ_s √c, with c = 1 - e^{γ_s - γ_t}."""
+def step(z: Tensor, guess: Tensor, t: float, s: float, temperature: float = 1.0) -> tuple[Tensor, float]:
+    """Mean and standard deviation of q(z_s | z, x̂): α_s [(1-c)/α_t z + c x̂] and σ_s √c, with c = 1 - e^{γ_s - γ_t}.
+
+    The noise in z as the guess has it, (z - α_t x̂) / σ_t, is divided by the temperature, and x̂ is what that leaves.
+    """
     g_t, g_s = (GAMMA[0] + (GAMMA[1] - GAMMA[0]) * time for time in (t, s))
     alpha_t, alpha_s = ((1 + math.exp(g)) ** -0.5 for g in (g_t, g_s))
     c = -math.expm1(g_s - g_t)
+    guess = guess / temperature + (1 - 1 / temperature) / alpha_t * z
     return alpha_s * ((1 - c) / alpha_t * z + c * guess), math.sqrt(c / (1 + math.exp(-g_s)))
+
+
+def self_conditioned(rows: int, generator: Generator | None, device: torch.device) -> Tensor:
+    """(rows,) bool: every SELF_CONDITIONED-th row of the whole batch, from a random one on: they see all times."""
+    row = torch.arange(rows, device=device)
+    if isinstance(generator, Keyed):
+        row, first = generator.rows.to(device), generator.shared().to(device)
+    else:
+        first = uniform((1,), generator, device)
+    chosen: Tensor = (row + (first * SELF_CONDITIONED).long()) % SELF_CONDITIONED == 0
+    return chosen
 
 
 def diffusion(answer: Answer, t: Tensor) -> Tensor:

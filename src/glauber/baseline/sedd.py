@@ -7,12 +7,13 @@ Uniform: a token is kept with probability e^{-σ(t)}, else any token alike; σ g
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from glauber.baseline.diffusion import Diffusion, Drawn, ask
+from glauber.baseline.diffusion import Diffusion, Drawn, ask, without
 from glauber.baseline.mdlm import all_masked, carried_over, clean_logits, masked, unmask_in_order
 from glauber.baseline.udlm import score_entropy, uniform_tokens, uniformly_noised
 from glauber.conditional.adapters import Network
@@ -54,7 +55,7 @@ class Absorbing(Diffusion):
         """(B, L, V) f = log s_θ - log((1-t)/t). A new network says 1/V."""
         return clean_logits(network, process, z) - math.log(process.vocab)
 
-    def start(self, process: Process, rows: int, generator: Generator | None) -> Tensor:
+    def start(self, process: Process, rows: int, generator: Generator | None, ban: Sequence[int] = ()) -> Tensor:
         return all_masked(process, rows)
 
     def sample(
@@ -67,15 +68,16 @@ class Absorbing(Diffusion):
         sampler: str | None = None,
         order: Tensor | None = None,
         progress: bool = False,
+        ban: Sequence[int] = (),
     ) -> Drawn:
         """As in `Diffusion`; with an `order` (L,) of the sites as the first-hitting sampler does it, by f normalised."""
         if order is None:
-            return super().sample(network, process, rows, calls, generator, sampler, None, progress)
+            return super().sample(network, process, rows, calls, generator, sampler, None, progress, ban)
         self.chosen(None, calls)
         if sampler is not None:
             raise ValueError(f"with an order of sites there is no {sampler} step; leave the sampler or the order out")
         with torch.no_grad():
-            return unmask_in_order(network, process, rows, calls, generator, order, progress)
+            return unmask_in_order(without(network, ban), process, rows, calls, generator, order, progress)
 
 
 class Uniform(Diffusion):
@@ -113,8 +115,8 @@ class Uniform(Diffusion):
         """(B, L, V) log s_θ, 0 at the site's own token."""
         return ask(network, z, t, (-sigma(t)).exp()).scatter(-1, z[..., None], 0.0)
 
-    def start(self, process: Process, rows: int, generator: Generator | None) -> Tensor:
-        return uniform_tokens(process, (rows, process.length), generator)
+    def start(self, process: Process, rows: int, generator: Generator | None, ban: Sequence[int] = ()) -> Tensor:
+        return uniform_tokens(process, (rows, process.length), generator, ban)
 
     def prior(self, process: Process) -> float:
         kept, V = math.exp(-sigma(torch.tensor(1.0, dtype=torch.float64)).item()), process.vocab

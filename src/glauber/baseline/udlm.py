@@ -6,6 +6,8 @@ What minimises the bound is P(X_0 = · | the other sites), not P(X_0 = · | all 
 formulas below, and a law that knows it already would count it twice (arXiv 2605.22765; a test proves it).
 """
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -44,8 +46,8 @@ class UDLM(Diffusion):
         law = (kept * F.one_hot(z, V) + (1 - kept) / V) * ((1 - s) * p + s / V)
         return law / law.sum(-1, keepdim=True)
 
-    def start(self, process: Process, rows: int, generator: Generator | None) -> Tensor:
-        return uniform_tokens(process, (rows, process.length), generator)
+    def start(self, process: Process, rows: int, generator: Generator | None, ban: Sequence[int] = ()) -> Tensor:
+        return uniform_tokens(process, (rows, process.length), generator, ban)
 
 
 def score_entropy(log_s: Tensor, x0: Tensor, z: Tensor, kept: Tensor, lost: Tensor) -> Tensor:
@@ -72,6 +74,10 @@ def uniformly_noised(process: Process, x0: Tensor, kept: Tensor, generator: Gene
     return torch.where(stays, x0, uniform_tokens(process, x0.shape, generator))
 
 
-def uniform_tokens(process: Process, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
-    """Each of the V alike."""
-    return (uniform(shape, generator, process.noise.probs.device) * process.vocab).long()
+def uniform_tokens(process: Process, shape: tuple[int, ...], generator: Generator | None, ban: Sequence[int] = ()) -> Tensor:
+    """Each of the V alike, but for those of `ban`."""
+    left = process.vocab - len(set(ban))
+    token = (uniform(shape, generator, process.noise.probs.device) * left).long()
+    for never in sorted(set(ban)):
+        token = token + (token >= never)
+    return token

@@ -30,13 +30,17 @@ def bench_train(seconds: float = 10.0, quick: bool = False) -> dict[str, Any]:
     small = replace(SMALL, length=64, width=64, layers=2, heads=4) if quick else SMALL
     rate = matmul_rate(device, 512 if quick else 8192)
     rows = []
-    for name, config, batch, objective in (
-        ("large", large, 2 if quick else 32, "dense"),
-        ("large", replace(large, conditioning="time"), 2 if quick else 32, "binary"),
-        ("small", small, 4 if quick else 256, "dense"),
+    for name, config, batch, objective, optimizer, hows in (
+        ("large", large, 32, "dense", "adamw", HOW),
+        ("large", large, 32, "dense", "muon", HOW[:1]),  # the other ways would be the same again
+        ("large", large, 64, "dense", "adamw", HOW[:1]),
+        ("large", large, 64, "dense", "muon", HOW[:1]),
+        ("large", replace(large, conditioning="time"), 32, "binary", "adamw", HOW[:1]),
+        ("small", small, 256, "dense", "adamw", HOW),
+        ("small", small, 256, "dense", "muon", HOW[:1]),
     ):
-        for how in HOW if objective == "dense" else HOW[:1]:  # the others would be the same again
-            row = measure(config, batch, objective, how, device, seconds)
+        for how in hows:
+            row = measure(config, batch // 16 if quick else batch, objective, how, device, seconds, optimizer)
             row |= {"network": name, "share_of_matmul": row["flops_per_second"] / rate}
             rows.append(row)
             print(_line(row), flush=True)
@@ -44,7 +48,13 @@ def bench_train(seconds: float = 10.0, quick: bool = False) -> dict[str, Any]:
 
 
 def measure(
-    config: TransformerConfig, batch: int, objective: str, how: str, device: torch.device, seconds: float
+    config: TransformerConfig,
+    batch: int,
+    objective: str,
+    how: str,
+    device: torch.device,
+    seconds: float,
+    optimizer: str = "adamw",
 ) -> dict[str, Any]:
     """One row: a few steps to warm up, then steps for about `seconds`."""
     torch.manual_seed(0)
@@ -57,7 +67,7 @@ def measure(
             tokens = torch.from_numpy(rows[np.arange(batch)]).to(device)
             step: Callable[[], Any] = plain_step(network, tokens, device)
         else:
-            spec = TrainSpec(steps=10**9, batch=batch, rate=1e-4, precision="bf16", clip=1.0)
+            spec = TrainSpec(steps=10**9, batch=batch, rate=1e-4, precision="bf16", clip=1.0, optimizer=optimizer)
             trainer = Trainer(network, process, rows, spec, objective, compiled=device.type == "cuda")
             if how == "fixed batch":
                 fixed = trainer.batch()
@@ -69,6 +79,7 @@ def measure(
     return {
         "how": how,
         "objective": objective if how != "plain loop" else "cross-entropy",
+        "optimizer": optimizer,
         "parameters": sum(p.numel() for p in network.parameters()),
         "length": config.length,
         "batch": batch,
@@ -113,7 +124,7 @@ def model_flops(config: TransformerConfig, batch: int, answered: int) -> float:
 
 def _line(row: dict[str, Any]) -> str:
     return (
-        f"{row['network']:6} {row['objective']:13} {row['how']:11} batch {row['batch']:4}"
+        f"{row['network']:6} {row['objective']:13} {row['optimizer']:5} {row['how']:11} batch {row['batch']:4}"
         f"  {row['tokens_per_second']:12,.0f} tokens/s  {row['flops_per_second'] / 1e12:7.1f} TFLOP/s"
         f"  {row['share_of_matmul']:6.1%} of matmul  {row['memory_gb']:6.1f} GB ({row['reserved_gb']:.1f} taken)"
     )

@@ -35,7 +35,7 @@ class Way(NamedTuple):
 
 
 def way_within(calls: int, length: int) -> Way:
-    """The best known way to draw rows of so many sites with at most so many network calls each.
+    """A way to draw rows of so many sites with at most so many network calls each: on text the best of docs/sampling.md.
 
     The blocks must divide the length; so a budget may be used in part.
     """

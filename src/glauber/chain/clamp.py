@@ -1,15 +1,16 @@
 """Sites that the chain must not touch."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from numbers import Integral
 
 import torch
 from torch import Tensor
 
-from glauber.process import Process
+from glauber.process import Mask, Process, Tokens, as_mask, as_tokens
 
 RULES = ("exact", "paper")
 
-Clamp = Mapping[int, int] | tuple[Tensor | Sequence[bool], Tensor | Sequence[int]]
+Clamp = Mapping[int, int] | tuple[Mask, Tokens]
 """{site: token}, or a mask and tokens of shape (L,) or (rows, L)."""
 
 
@@ -17,7 +18,7 @@ def is_beginning(clamp: Clamp) -> bool:
     """Whether what is given stands before all that is not, so that reading on is enough."""
     if isinstance(clamp, Mapping):
         return set(clamp) == set(range(len(clamp)))
-    given = torch.as_tensor(clamp[0]).long()
+    given = as_mask(clamp[0], "clamp").long()
     return torch.equal(given.cummin(-1).values, given)
 
 
@@ -30,19 +31,16 @@ def clamped_sites(clamp: Clamp | None, process: Process, rows: int) -> tuple[Ten
         return given, tokens
     if isinstance(clamp, Mapping):
         for site, token in clamp.items():
-            if not isinstance(site, int) or not 0 <= site < L:
+            if not isinstance(site, Integral) or not 0 <= site < L:
                 raise ValueError(f"clamped site {site} is outside the sequence 0..{L - 1}")
-            if not isinstance(token, int):
+            if not isinstance(token, Integral):
                 raise ValueError(f"the token clamped at site {site} must be a whole number, not {token}")
-            given[:, site], tokens[:, site] = True, token
+            given[:, int(site)], tokens[:, int(site)] = True, int(token)
     else:
-        mask, values = (torch.as_tensor(part).to(device) for part in clamp)
+        mask, values = as_mask(clamp[0], "clamp").to(device), as_tokens(clamp[1]).to(device)
         for part in (mask, values):
             if part.shape not in ((L,), (rows, L)):
                 raise ValueError(f"clamp needs a mask and tokens of shape ({L},) or ({rows}, {L}), not {tuple(part.shape)}")
-        if mask.dtype != torch.bool or values.is_floating_point():
-            raise ValueError("clamp needs a mask of booleans and tokens of whole numbers")
         given = mask.expand(rows, L)
-        tokens = torch.where(given, values.long(), 0)
-    process.check_tokens(tokens)
-    return given, tokens
+        tokens = torch.where(given, values, 0)
+    return given, process.check_tokens(tokens)

@@ -1,10 +1,10 @@
 """Run the chain: Algorithm 2 of the paper, made general."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from types import SimpleNamespace
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -18,9 +18,13 @@ from glauber.chain.restriction import Restricted
 from glauber.chain.truncation import Truncation
 from glauber.conditional import Conditional, Denoiser, Reader, StepLaw, Transformer
 from glauber.conditional.speed import compiled
-from glauber.process import Process
+from glauber.process import Mask, Process, Tokens, as_mask
 from glauber.process.draws import Generator, categorical, uniform
+from glauber.runtime.memory import require_memory
+from glauber.runtime.progress import progress_bar
 
+MANY, TOKEN = 2**22, 32
+"""Tokens from which on the memory is asked for, and bytes that each takes at least: itself, its survival, and two draws."""
 OnStep = Callable[[int, Tensor], None]
 WINDOW = 2**24
 """Random numbers that are drawn ahead at once."""
@@ -37,10 +41,10 @@ def run_chain(
     kernel: str = "heat-bath",
     skip: bool = True,
     labels: bool = False,
-    start: tuple[Tensor, int] | None = None,
+    start: tuple[Tokens, int] | None = None,
     stop: int = 0,
     clamp: Clamp | None = None,
-    absent: Tensor | None = None,
+    absent: Mask | None = None,
     clamp_rule: str = "exact",
     temperature: float | Sequence[float] = 1.0,
     top_p: float = 1.0,
@@ -288,39 +292,47 @@ def _inner(conditional: Any) -> Any:
     return conditional
 
 
-def _absent(absent: Tensor | None, conditional: Conditional | StepLaw, process: Process) -> Tensor:
+def _absent(absent: Mask | None, conditional: Conditional | StepLaw, process: Process) -> Tensor:
     """(L,) bool."""
     if absent is None:
         return torch.zeros(process.length, dtype=torch.bool, device=process.noise.probs.device)
     if isinstance(conditional, StepLaw):
         raise ValueError("this conditional knows only the step law, and cannot be told that sites are absent")
-    if absent.shape != (process.length,) or absent.dtype != torch.bool:
+    away = as_mask(absent, "absent")
+    if away.shape != (process.length,):
         raise ValueError(f"absent says of each of the {process.length} sites whether it is; give as many booleans")
-    return absent.to(process.noise.probs.device)
+    return away.to(process.noise.probs.device)
 
 
 def _start(
-    process: Process, num: int | None, start: tuple[Tensor, int] | None, labels: bool, generator: torch.Generator | None
+    process: Process, num: int | None, start: tuple[Tokens, int] | None, labels: bool, generator: torch.Generator | None
 ) -> tuple[Tensor, int]:
     """The first state (B, L) and its time."""
     T, mask = process.schedule.steps, process.noise.mask
     if start is None:
         rows = 1 if num is None else num
-        if not isinstance(rows, int) or rows < 0:
+        if not isinstance(rows, Integral) or rows < 0:
             raise ValueError(f"cannot draw {rows} samples; ask for a whole number, 0 or more")
         if process.length > T:
             raise ValueError(f"the schedule visits only {T} of {process.length} sites, so the rest would stay noise")
-        shape = (rows, process.length)
+        require_room(int(rows), process)
+        shape = (int(rows), process.length)
         if labels:
             return torch.full(shape, mask, device=process.noise.probs.device), T
         return process.noise.sample(shape, generator), T
-    x, t = start
-    process.check_tokens(x, mask=labels)
+    x, t = process.check_tokens(start[0], mask=labels), start[1]
     if num is not None and num != len(x):
         raise ValueError(f"num is {num}, but the start has {len(x)} rows; leave num out")
-    if not isinstance(t, int) or not 0 <= t <= T or t % process.schedule.block:
+    if not isinstance(t, Integral) or not 0 <= t <= T or t % process.schedule.block:
         raise ValueError(f"the start's step must lie in 0..{T} and be a multiple of the block, not {t}")
-    return x.to(process.noise.probs.device, copy=True), t
+    return x.to(process.noise.probs.device, copy=True), int(t)
+
+
+def require_room(rows: int, process: Process) -> None:
+    """Refuse more rows than the memory can hold, before any is made."""
+    if rows * process.length > MANY:
+        what = f"a chain of {rows:,} rows of {process.length:,} tokens"
+        require_memory(TOKEN * float(rows) * process.length, what, "ask for fewer at once", process.noise.probs.device)
 
 
 def _check_masks(process: Process, x: Tensor, t: int) -> None:
@@ -344,10 +356,5 @@ def _check_together(conditional: Conditional | StepLaw, process: Process, labels
             raise ValueError("the classifier was made for another process than the chain's; give it this one")
 
 
-def _bar(total: int, progress: bool) -> Any:
-    """A progress bar to be updated, or something that only looks like one: a chain alone needs no more than torch."""
-    if not progress:
-        return nullcontext(SimpleNamespace(update=lambda number=1: None))
-    from tqdm.auto import tqdm
-
-    return tqdm(total=total, desc="chain", unit="step", delay=2.0, leave=False, dynamic_ncols=True)
+def _bar(total: int, progress: bool) -> AbstractContextManager[Any]:
+    return progress_bar(progress, total, "chain", "step", leave=False)

@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 
 import torch
 from torch import Tensor
+
+from glauber.process import as_tokens
 
 PLACES = ("clean", "mixture")
 FEW = 256
@@ -29,14 +32,16 @@ class Truncation:
     place: str = "clean"
 
     def __post_init__(self) -> None:
-        temperatures = (self.temperature,) if isinstance(self.temperature, int | float) else tuple(self.temperature)
+        temperatures = (
+            (float(self.temperature),) if isinstance(self.temperature, float | int | Real) else tuple(self.temperature)
+        )
         object.__setattr__(self, "temperature", temperatures)
-        object.__setattr__(self, "ban", tuple(self.ban))
+        object.__setattr__(self, "ban", tuple(as_tokens(list(self.ban)).tolist()))
         if not temperatures or not all(0 < value < float("inf") for value in temperatures):
             raise ValueError("temperature must be above 0; use a small one such as 0.1 for near-certain choices")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top-p must lie in (0, 1], not {self.top_p}")
-        if self.top_k is not None and (not isinstance(self.top_k, int) or self.top_k < 1):
+        if self.top_k is not None and (not isinstance(self.top_k, Integral) or self.top_k < 1):
             raise ValueError(f"top-k must be a whole number of at least 1, not {self.top_k}")
         if self.place not in PLACES:
             raise ValueError(f"truncate is 'clean' or 'mixture', not {self.place!r}")

@@ -7,7 +7,7 @@ import typer
 
 from glauber.cli.common import Force, app, calm_threads, command, require_free
 
-codec = typer.Typer(help="Codecs of images: train one on your own.")
+codec = typer.Typer(help="Train a codec of images.")
 app.add_typer(codec, name="codec")
 
 
@@ -15,7 +15,7 @@ app.add_typer(codec, name="codec")
 def train(
     images: Annotated[list[Path], typer.Argument(metavar="IMAGES...", help="Images, and folders of them.")],
     out: Annotated[Path, typer.Option(help="Folder for the codec, its log and sheets of reconstructions.")],
-    size: Annotated[int, typer.Option(help="Cut images to squares of so many pixels a side, resized.")] = 64,
+    size: Annotated[int, typer.Option(help="Cut images to squares and resize these to so many pixels a side.")] = 64,
     codes: Annotated[int, typer.Option(help="V, the number of different tokens.")] = 512,
     factor: Annotated[int, typer.Option(help="Pixels a side that become one token, a power of two.")] = 8,
     width: Annotated[int, typer.Option(help="Channels of the network's first block.")] = 32,
@@ -30,12 +30,14 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Go on in --out from where it was.")] = False,
     force: Force = False,
 ) -> None:
-    """Train a VQ codec on images, then use it as `prepare --tokenizer vq:CODEC`. Ctrl-C keeps what there is."""
+    """Train a VQ codec on images.
+
+    Then use it as `prepare --tokenizer vq:CODEC`. Ctrl-C keeps what there is.
+    """
+    require_free(out, force or resume)
     from glauber.codec.training import VQSettings
     from glauber.codec_train import train_codec
 
-    if not resume:
-        require_free(out, force)
     calm_threads()
     settings = VQSettings(
         codes, factor, width, steps=steps, batch=batch, rate=rate, perceptual=perceptual, adversarial=adversarial, seed=seed

@@ -5,34 +5,66 @@ import os
 import shutil
 import sys
 import textwrap
-import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Annotated, Any
 
 import typer
 
-LARGEST = 50 * 10**6
-"""Pixels of an image that a user gives."""
+from glauber import __version__
 
-app = typer.Typer(
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    help="The Glauber Generative Model: generate and fill in tokens by re-sampling one site at a time.",
-)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"glauber {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def glauber(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """The Glauber Generative Model: generate and fill in tokens by re-sampling one site at a time."""
+
+
+BOXED = " or ".join(sorted(config.parent.name for config in (Path(__file__).parents[1] / "bundled").glob("*/config.json")))
+MODEL = f"{BOXED}, which are in the box; the folder of a run or a model; or a hub id owner/name"
+PAPERS = "paper-owt, paper-celebahq, paper-ffhq, paper-800m"
+RECIPES = f"tiny, small, digits, novels, fashion, emoji or faces, or one of the paper's: {PAPERS}"
+
+
+def check_seed(seed: int | None) -> int | None:
+    """Refuse what no generator takes."""
+    if seed is not None and not 0 <= seed < 2**63:
+        raise typer.BadParameter(f"a seed is a whole number from 0 to 2^63 - 1, not {seed}")
+    return seed
+
 
 ClassName = Annotated[
-    str | None, typer.Option("--class", help="Of this class, by name or number, for a model trained on classes.")
+    str | None, typer.Option("--class", help="Of one class, by its name or number, where the model was trained on classes.")
 ]
 Guidance = Annotated[
-    float | None, typer.Option(help="How far beyond the class's own law to go, e.g. 2; 0 if not given, else twice the calls.")
+    float | None,
+    typer.Option(help="How far to go beyond the class's own law, e.g. 2; not at all if not given. It doubles the calls."),
 ]
-ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="novels, a run's or a model's folder, or a hub id owner/name.")]
-Seed = Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Give one to get the same result again.")]
+ModelName = Annotated[str, typer.Argument(metavar="MODEL", help=f"{MODEL}.")]
+Seed = Annotated[int | None, typer.Option(callback=check_seed, help="Give one to get the same result again.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for programs.")]
 Force = Annotated[bool, typer.Option("--force", help="Write into a folder that is not empty, or replace a file.")]
 Sweeps = Annotated[int | None, typer.Option(help="Visits per site; the model's own number if not given.")]
 Block = Annotated[int | None, typer.Option(help="Sites re-sampled at once: faster, no longer exact.")]
-Order = Annotated[str | None, typer.Option(help="Order of the sites: left, right, random, strided or onward.")]
+Order = Annotated[
+    str | None,
+    typer.Option(
+        help="Of noising; what is written goes the other way: left, right (from left to right), random, strided, onward."
+    ),
+]
 Kernel = Annotated[str | None, typer.Option(help="heat-bath, or reversal, which keeps a site's own token as evidence.")]
 TopP = Annotated[
     float | None, typer.Option("--top-p", help="Draw only from the likeliest tokens that make up this probability.")
@@ -41,6 +73,15 @@ TopK = Annotated[int | None, typer.Option("--top-k", help="Draw only from this m
 Temperature = Annotated[
     str | None, typer.Option(help="Below 1 safer, above 1 more varied; 1.05,1.0 is 1.05 for the first half of the chain.")
 ]
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether it is the disk that has no room."""
+    if not isinstance(error, OSError):
+        return False
+    from glauber.data.writing import FULL
+
+    return error.errno in FULL
 
 
 def calm_threads() -> None:
@@ -52,23 +93,63 @@ def calm_threads() -> None:
 
 
 def require_free(folder: Path, force: bool) -> None:
-    """Refuse a folder that holds something, unless forced."""
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is a file; name a folder with --out")
+    """Refuse a folder that holds something, unless forced, or that cannot be written; before anything that takes time."""
+    require_writable(folder)
     if folder.is_dir() and any(folder.iterdir()) and not force:
         raise ValueError(f"{folder} is not empty; name another folder with --out, or add --force to write into it")
 
 
+def require_writable(folder: Path) -> None:
+    """Refuse a folder that cannot be made, or written into."""
+    made: list[Path] = []
+    with _tried(folder, "folder", "--out"):
+        try:
+            for part in (*reversed(folder.parents), folder):
+                if os.path.exists(part) and not os.path.isdir(part):
+                    raise ValueError(f"{part} is a file; name another folder with --out")
+                if not part.is_dir():
+                    part.mkdir()
+                    made.append(part)
+            _write_and_remove(folder)
+        finally:
+            for part in reversed(made):
+                with suppress(OSError):
+                    part.rmdir()
+
+
 def require_new(file: Path, force: bool, option: str = "--out") -> None:
     """Refuse a file that is there, unless forced, or that cannot be written; before anything that takes time."""
-    if file.is_dir():
+    if os.path.isdir(file):
         raise ValueError(f"{file} is a folder; name a file with {option}")
-    if file.exists() and not force:
+    if os.path.exists(file) and not os.path.isfile(file):
+        raise ValueError(f"{file} is a device; name a file with {option}")
+    if os.path.exists(file) and not force:
         raise ValueError(f"{file} exists; name another file with {option}, or add --force to replace it")
-    if not file.parent.is_dir():
+    if not os.path.isdir(file.parent):
         raise ValueError(
             f"there is no folder {file.parent} to write {file.name} into; make it, or name another file with {option}"
         )
+    with _tried(file, "file", option):
+        _write_and_remove(file.parent, file.name)
+
+
+@contextmanager
+def _tried(path: Path, kind: str, option: str) -> Iterator[None]:
+    """What the system says against it, in a sentence."""
+    try:
+        yield
+    except OSError as error:
+        if is_full(error):
+            raise
+        why = (error.strerror or str(error)).lower()
+        raise ValueError(f"{path} cannot be written ({why}); name another {kind} with {option}") from error
+
+
+def _write_and_remove(folder: Path, name: str = "glauber") -> None:
+    """A file that is on the disk for a moment."""
+    with NamedTemporaryFile(dir=folder, prefix=f"{name}.", suffix=".tmp", buffering=0) as file:
+        file.write(b"tried")
+        os.fsync(file.fileno())
 
 
 def chain_options(
@@ -87,31 +168,6 @@ def chain_options(
         except ValueError:
             raise ValueError(f"temperature is a number, or several with commas between, not {temperature!r}") from None
     return {name: value for name, value in asked.items() if value is not None}
-
-
-def open_image(path: Path, paper: str = "white") -> Any:
-    """A PIL image, read whole, upright and flat, on paper of that colour where it can be seen through.
-
-    One that is far too large is refused before it is read.
-    """
-    try:
-        from PIL import Image, ImageOps, UnidentifiedImageError
-    except ImportError as error:
-        raise ImportError("images need pillow: pip install 'glauber[image]'") from error
-    from glauber.data.images import flat
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # we look for ourselves
-            image = Image.open(path)
-        with image:
-            if image.width * image.height <= LARGEST:
-                return flat(ImageOps.exif_transpose(image), paper)
-    except Image.DecompressionBombError:
-        pass
-    except (OSError, ValueError, SyntaxError, EOFError, UnidentifiedImageError):
-        raise ValueError(f"{path} is missing, cut short, or not an image") from None
-    raise ValueError(f"{path} has more than {LARGEST // 10**6} million pixels; make it smaller")
 
 
 def save_images(images: list[Any], out: Path) -> list[str]:
@@ -152,4 +208,7 @@ def print_table(words: dict[str, str]) -> None:
 
 def command() -> str:
     """How this program is called here: `make` keeps it out of the PATH."""
-    return "glauber" if shutil.which("glauber") else os.path.relpath(sys.argv[0])
+    if shutil.which("glauber"):
+        return "glauber"
+    program = Path(sys.argv[0])
+    return "python -m glauber" if program.name == "__main__.py" else os.path.relpath(program)

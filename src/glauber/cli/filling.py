@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from tqdm.auto import tqdm
 
-from glauber.cli.common import open_image
 from glauber.cli.watching import view
 from glauber.codec import is_image_codec
+from glauber.data.images import open_image
 from glauber.data.writing import whole_lines, write
 from glauber.infill import Filled, fill_text, read_template, require_text_codec
 from glauber.inpaint import placed
 from glauber.model import Model
+from glauber.runtime.files import json_lines, read_array
+from glauber.runtime.progress import progress_bar
 
 
 def inpaint(
@@ -32,7 +32,7 @@ def inpaint(
     picture = np.asarray(open_image(image).convert("L" if len(shape) == 2 else "RGB"))
     hole = np.zeros(0)
     if mask is not None and mask.suffix == ".npy":
-        hole = _read_array(mask)
+        hole = read_array(mask)
     elif mask is not None:
         hole = np.asarray(open_image(mask, paper="black").convert("L"))  # what can be seen through is not white
     if outpaint is not None:
@@ -52,18 +52,25 @@ def _place(word: str) -> tuple[int, int] | tuple[None, None]:
 
 
 def infill_tokens(
-    loaded: Model, tokens: Path, mask: Path, out: Path, num: int | None, seed: int | None, **options: Any
-) -> None:
-    """Two .npy in, one out."""
-    given, hole = _read_array(tokens), _read_array(mask)
+    loaded: Model, tokens: Path, mask: Path, out: Path | None, num: int | None, seed: int | None, **options: Any
+) -> dict[str, Any]:
+    """Two .npy in, one out; or the tokens themselves, where there is no file for them."""
+    given, hole = read_array(tokens), read_array(mask)
+    for array in (given, hole):
+        if not array.ndim or array.shape[-1] > loaded.process.length:  # before its numbers are read
+            whole = loaded.process.length
+            raise ValueError(f"this model takes rows of at most {whole} tokens, not an array of shape {array.shape}")
     if given.dtype.kind not in "iu":
         raise ValueError(f"{tokens} holds no whole numbers, so these are no tokens")
     if hole.dtype.kind not in "biu" or not set(np.unique(hole).tolist()) <= {0, 1}:
         raise ValueError(f"{mask} is no mask; it holds true (or 1) where tokens are filled in, and false elsewhere")
-    filled = loaded.infill_tokens(torch.from_numpy(given.astype(np.int64)), torch.from_numpy(hole != 0), num, seed, **options)
+    filled = loaded.infill_tokens(given, hole != 0, num, seed, **options)
+    if out is None:
+        return {"tokens": filled.tolist()}
     content = io.BytesIO()
     np.save(content, filled.numpy())
     write(out, content.getvalue())
+    return {"tokens_file": str(out)}
 
 
 def infill_text(
@@ -100,16 +107,16 @@ def infill_lines(
         done = whole.count(b"\n")
         if part.exists():
             os.truncate(part, len(whole))
-    bar = tqdm(total=len(records), initial=done, desc="infill", unit="text", delay=2.0, leave=False, dynamic_ncols=True)
+    bar = progress_bar(True, len(records), "infill", "text", initial=done, leave=False)
     try:
-        with bar, nullcontext(sys.stdout.buffer) if out is None else part.open("ab") as file:
+        with bar as shown, nullcontext(sys.stdout.buffer) if out is None else part.open("ab") as file:
             for k, record in list(enumerate(records))[done:]:
                 own = None if seed is None else seed + k
                 filled = fill_text(loaded, record["text"], num, own, probabilities=as_json, **options)
-                file.write(json.dumps({**record, **_fills(filled, as_json)}, ensure_ascii=False).encode() + b"\n")
+                file.write(_line({**record, **_fills(filled, as_json)}))
                 file.flush()
                 done += 1
-                bar.update()
+                shown.update()
     except KeyboardInterrupt:
         if out is not None:
             print(f"glauber: {done} of {len(records)} are in {part}; the same command goes on", file=sys.stderr)
@@ -117,6 +124,14 @@ def infill_lines(
     if out is not None:
         part.replace(out)
         print(f"{len(records)} text{'s' * (len(records) > 1)} in {out}")
+
+
+def _line(record: dict[str, Any]) -> bytes:
+    """As readable as can be: half a character, which a field of the user's may hold, has to stay as it was written."""
+    try:
+        return json.dumps(record, ensure_ascii=False).encode() + b"\n"
+    except UnicodeEncodeError:
+        return json.dumps(record).encode() + b"\n"
 
 
 def _digest(loaded: Model, *asked: Any) -> str:
@@ -145,24 +160,11 @@ def _fills(filled: list[Filled], as_json: bool) -> dict[str, Any]:
 
 
 def _read_lines(path: Path) -> list[dict[str, Any]]:
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        records = [json.loads(line) for line in lines if line.strip()]
-    except (OSError, ValueError):
-        raise ValueError(f"{path} is missing, or not a .jsonl file, which has one JSON object in each line") from None
-    if not records:
-        raise ValueError(f'{path} is empty; write a line such as {{"text": "It was the [[12]] of times"}}')
-    for number, record in enumerate(records, 1):
+    records = []
+    for number, record in json_lines(path):
+        records.append(record)
         if not isinstance(record, dict) or not isinstance(record.get("text"), str):
             raise ValueError(f'line {number} of {path} has no field "text" that holds a text')
+    if not records:
+        raise ValueError(f'{path} is empty; write a line such as {{"text": "It was the [[12]] of times"}}')
     return records
-
-
-def _read_array(path: Path) -> np.ndarray:
-    try:
-        array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
-        raise ValueError(f"{path} is missing, or not an array of numpy's .npy format") from None
-    if not isinstance(array, np.ndarray):
-        raise ValueError(f"{path} holds several arrays; save the one with the tokens or the mask as .npy")
-    return array

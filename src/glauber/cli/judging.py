@@ -22,11 +22,11 @@ def holds_images(samples: Path, features: str | None) -> bool:
         texts = any((samples / name).is_file() for name in ("samples.json", "header.json"))
         return not texts and next(find_images(samples), None) is not None
     if samples.suffix == ".npy" and samples.is_file():
-        import numpy as np
+        from glauber.runtime.files import read_array
 
         try:
-            return bool(np.load(samples, mmap_mode="r").ndim > 2)
-        except (OSError, ValueError, EOFError):
+            return read_array(samples).ndim > 2
+        except ValueError:
             return False
     return samples.suffix == ".npz" or is_image(samples)
 
@@ -44,6 +44,7 @@ def judge_images(
     """Print the figures and write them; or keep the statistics of the samples, if `out` is a file for tensors."""
     from glauber.data.writing import write
     from glauber.evaluate.images import evaluate_images
+    from glauber.provenance import write_figures
 
     partial = None if out is None else out.with_name(f"{out.name}.partial")
     if out is not None and out.suffix == STATISTICS:
@@ -65,7 +66,7 @@ def judge_images(
     if out is not None:
         if isinstance(where := known or real, Images):
             write(_picture_file(out), _picture(report["nearest"], shown, where))
-        write(out, json.dumps(report, indent=1).encode() + b"\n")
+        write_figures(out, report)
     if partial is not None:
         partial.unlink(missing_ok=True)
     print(json.dumps(report)) if as_json else print_images(report)

@@ -4,11 +4,13 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
-from glauber.data import Sources, open_shards
+from glauber.data import Sources, open_shards, open_tokens
 from glauber.infill import require_text_codec
 from glauber.model import Model
+from glauber.runtime.memory import require_memory
 from glauber.score import Windows, characters, cut
 
 KINDS = ("reversal", "heat-bath")
@@ -25,8 +27,22 @@ def windows_of_file(loaded: Model, path: Path, rows: int | None) -> Windows:
     return cut([stream[: None if rows is None else rows * length]], codec, length)
 
 
+def windows_of_tokens(loaded: Model, path: Path, rows: int | None) -> Windows:
+    """The rows of an .npy, or a single one, each in windows of L."""
+    tokens, length = open_tokens(path), loaded.process.length
+    most = None if rows is None else rows if tokens.ndim == 2 else rows * length
+    tokens = np.atleast_2d(tokens[:most])
+    require_memory(64.0 * tokens.size, f"a score of the {tokens.size:,} tokens in {path}", "take some of them with --rows")
+    windows = cut(tokens.tolist(), loaded.text_codec, length)
+    return Windows(windows.tokens[:rows], *(None if part is None else part[:rows] for part in windows[1:]))
+
+
 def windows_of_data(loaded: Model, folder: Path, split: str, rows: int | None) -> Windows:
     """The rows of a split, as they are."""
+    if folder.suffix == ".npy":
+        return windows_of_tokens(loaded, folder, rows)
+    if folder.is_file():
+        raise ValueError(f"{folder} is neither prepared data nor an .npy of tokens; score a text by --text {folder}")
     shards = open_shards(folder)
     ours, theirs = (None if codec is None else codec.to_dict() for codec in (loaded.codec, shards.codec))
     if (shards.vocab, shards.length) != (loaded.process.vocab, loaded.process.length) or ours != theirs:

@@ -25,6 +25,7 @@ from glauber.cli.common import (
     app,
     calm_threads,
     chain_options,
+    check_seed,
     require_free,
     require_new,
     save_images,
@@ -51,34 +52,47 @@ def sample(
     temperature: Temperature = None,
     calls: Annotated[
         int | None,
-        typer.Option(help="At most so many network calls a sample; sweeps, block and order are then chosen for you."),
+        typer.Option(help="At most so many network calls (NFE) a sample; sweeps, block and order are then chosen for you."),
     ] = None,
     sampler: Annotated[
-        str | None, typer.Option(help="Of a method that is no chain, such as mdlm, e.g. ancestral, euler.")
+        str | None, typer.Option(help="For a model of a method that is no chain, such as mdlm; e.g. ancestral or euler.")
     ] = None,
     class_name: ClassName = None,
     guidance: Guidance = None,
+    prompt: Annotated[str | None, typer.Option(help="How the texts begin; the model writes the rest of the row.")] = None,
     watch: Watching = False,
-    strip: Annotated[Path | None, typer.Option(help="A .png of the first image: noise falls on it; the chain back.")] = None,
-    gif: Annotated[Path | None, typer.Option(help="A .gif of the images as they come out of the noise.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for the images, or for samples.json.")] = None,
+    strip: Annotated[
+        Path | None, typer.Option(help="A .png: noise falls on the first image, and the chain brings it back.")
+    ] = None,
+    gif: Annotated[Path | None, typer.Option(help="A .gif: the images come out of the noise.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="A folder for the images, or for samples.json with texts and tokens.")
+    ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Draw samples: images into a folder, text onto the screen. What is not set is the model's own."""
+    """Draw samples.
+
+    Images go into a folder, texts and tokens onto the screen. What is not set is the model's own.
+
+    The models in the box are autoregressive by default: each token is drawn once, from left to right. --sweeps 4 runs the chain
+    that visits every site four times.
+    """
+    if num < 1:
+        raise ValueError(f"ask for at least one sample, not {num}")
+    if out is not None:
+        require_free(out, force)
+    _require_pictures(strip, gif, force)
     from glauber.baseline import DIFFUSIONS
     from glauber.cli.watching import camera_of, view
     from glauber.codec import is_image_codec
     from glauber.data.writing import write
+    from glauber.infill import continue_text
 
     calm_threads()
-    if num < 1:
-        raise ValueError(f"ask for at least one sample, not {num}")
     loaded = _open(model)
     if is_image_codec(loaded.codec) and out is strip is gif is None:
         raise ValueError("this model makes images; say where to put them, e.g. --out samples")
-    if out is not None:
-        require_free(out, force)
     began = time.perf_counter()
     options = chain_options(kernel, top_p, top_k, temperature, class_name, guidance) | {"calls": calls, "sampler": sampler}
     schedule = loaded.process.schedule
@@ -86,10 +100,14 @@ def sample(
         schedule = loaded.schedule(sweeps, block, order, calls)
         _tell_unused(calls, schedule)
     seen = view(loaded.text_codec, schedule) if watch else None
-    options["on_step"] = None if seen is None else seen()
-    camera = camera_of(loaded, schedule, strip, gif, force) if strip or gif else None
-    options |= {} if camera is None else {"on_step": camera.film}
-    tokens = loaded.sample_tokens(num, seed, sweeps, block, order, progress=seen is None and not as_json, **options)
+    camera = camera_of(loaded, schedule, strip, gif) if strip or gif else None
+    options |= {"sweeps": sweeps, "block": block, "order": order, "progress": seen is None and not as_json}
+    if prompt is not None:
+        texts, tokens = continue_text(loaded, prompt, num, seed, seen, **options)
+    else:
+        options["on_step"] = camera.film if camera is not None else None if seen is None else seen()
+        tokens = loaded.sample_tokens(num, seed, **options)
+        texts = loaded.decode(tokens) if loaded.text_codec is not None else []
     if seen is not None:
         seen.clear()
     result: dict[str, Any] = {"tokens": tokens.tolist(), "seconds": time.perf_counter() - began}
@@ -97,8 +115,7 @@ def sample(
         result |= {} if out is None else {"files": save_images(loaded.decode(tokens), out)}
         result |= {} if camera is None else {"pictures": camera.save(seed)}
     else:
-        if loaded.codec is not None:
-            result["texts"] = loaded.decode(tokens)
+        result |= {"texts": texts} if texts else {}
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
             write(out / "samples.json", json.dumps(result).encode() + b"\n")
@@ -110,21 +127,28 @@ def sample(
 def infill(
     model: ModelName,
     text: Annotated[
-        str | None, typer.Option(help="A text; [[12]] is a gap of 12 tokens. A plain [[ has a backslash before it.")
+        str | None, typer.Option(help="A text; [[12]] in it is a gap of 12 tokens. A plain [[ has a backslash before it.")
     ] = None,
-    texts: Annotated[Path | None, typer.Option(help="Many of them: a .jsonl file with a field text in each line.")] = None,
-    image: Annotated[Path | None, typer.Option(help="An image of the size that the model was trained on; with --mask.")] = None,
-    tokens: Annotated[Path | None, typer.Option(help="Tokens as .npy, (L,) or (rows, L); with --mask.")] = None,
+    texts: Annotated[Path | None, typer.Option(help="Many texts: a .jsonl file, each line with a field text.")] = None,
+    image: Annotated[
+        Path | None, typer.Option(help="An image of the model's size; with --mask, or smaller and with --outpaint.")
+    ] = None,
+    tokens: Annotated[Path | None, typer.Option(help="Tokens as .npy, one row or several; with --mask.")] = None,
     mask: Annotated[
-        Path | None, typer.Option(help="What to fill in: white pixels of an image of any size, or true in a .npy.")
+        Path | None,
+        typer.Option(
+            help="What to fill in: white pixels of an image of any size, or true in a .npy, e.g. one of the tokens' shape."
+        ),
     ] = None,
     mask_rule: Annotated[
         str | None,
-        typer.Option(help="Which tokens white pixels free: cover; for VQ codecs turns, if not said, or paper."),
+        typer.Option(help="Which tokens white pixels free: cover, paper, or turns, the default for a VQ codec."),
     ] = None,
     outpaint: Annotated[
         str | None,
-        typer.Option(help="Instead of --mask: fill in around a smaller image, put in the middle, or 8,16 from left and top."),
+        typer.Option(
+            help="Instead of --mask: go on around a smaller image; middle, or pixels from the left and the top: 8,16."
+        ),
     ] = None,
     num: Annotated[int, typer.Option("-n", "--num", help="How many different fills.")] = 1,
     seed: Seed = None,
@@ -139,14 +163,18 @@ def infill(
     guidance: Guidance = None,
     watch: Watching = False,
     out: Annotated[
-        Path | None, typer.Option(help="For images a folder (filled if not given), for --texts a .jsonl, for --tokens a .npy.")
+        Path | None,
+        typer.Option(help="With --image a folder, filled if not given; with --texts a .jsonl; with --tokens a .npy."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over what is there.")] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the result as JSON; for text with each filled token and its probability.")
+        bool, typer.Option("--json", help="Print the result as JSON; for texts with each filled token and its probability.")
     ] = False,
 ) -> None:
-    """Fill gaps in: in a text, many texts, an image or tokens. What is given comes back as it was, to the byte."""
+    """Fill gaps in texts, images, tokens.
+
+    What is given comes back as it was, to the byte.
+    """
     if num < 1:
         raise ValueError(f"ask for at least one fill, not {num}")
     if sum(source is not None for source in (text, texts, image, tokens)) != 1:
@@ -159,6 +187,13 @@ def infill(
         raise ValueError("--watch shows one text that fills, so it goes with --text")
     if text is not None and out is not None:
         raise ValueError("the text goes to the screen; --out is for --texts, --image and --tokens")
+    folder = out or Path("filled")
+    if image is not None:
+        require_free(folder, force)
+    elif out is not None:
+        require_new(out, force)
+    elif tokens is not None and not as_json:
+        raise ValueError("say where to put the filled tokens, e.g. --out filled.npy, or print them with --json")
     from glauber.cli.filling import infill_lines, infill_text, infill_tokens, inpaint
 
     calm_threads()
@@ -166,20 +201,13 @@ def infill(
     options |= {"sweeps": sweeps, "block": block, "order": order}
     began = time.perf_counter()
     if image is not None:
-        folder = out or Path("filled")
-        require_free(folder, force)
         rule = {} if mask_rule is None else {"mask_rule": mask_rule}
         images = inpaint(_open(model), image, mask, outpaint, num, seed, progress=not as_json, **rule, **options)
         result: dict[str, Any] = {"files": save_images(images, folder)}
     elif tokens is not None and mask is not None:
-        if out is None:
-            raise ValueError("say where to put the filled tokens, e.g. --out filled.npy")
-        require_new(out, force)
-        infill_tokens(_open(model), tokens, mask, out, None if num == 1 else num, seed, progress=not as_json, **options)
-        result = {"tokens_file": str(out)}
+        fills = None if num == 1 else num
+        result = infill_tokens(_open(model), tokens, mask, out, fills, seed, progress=not as_json, **options)
     elif texts is not None:
-        if out is not None:
-            require_new(out, force)
         infill_lines(_open(model), texts, out, num, seed, as_json, **options)
         return
     else:
@@ -192,7 +220,7 @@ def vary(
     model: ModelName,
     text: Annotated[str, typer.Option(help="The text to vary, at most as long as the model's rows.")],
     strength: Annotated[
-        float, typer.Option(help="How far to noise it: 0 leaves it as it is, 1 forgets it. A share of the chain's steps.")
+        float, typer.Option(help="How far to noise it, as a share of the chain's steps: 0 leaves it as it is, 1 forgets it.")
     ] = 0.5,
     num: Annotated[int, typer.Option("-n", "--num", help="How many variations.")] = 1,
     seed: Seed = None,
@@ -205,7 +233,10 @@ def vary(
     temperature: Temperature = None,
     as_json: Json = False,
 ) -> None:
-    """Noise a text part of the way, and let the chain bring it back another way."""
+    """Bring a text back another way.
+
+    It is noised part of the way, and the chain brings it back.
+    """
     from glauber.infill import sweeps_to_vary
 
     calm_threads()
@@ -226,24 +257,30 @@ def vary(
 @app.command()
 def score(
     model: ModelName,
-    data: Annotated[Path | None, typer.Argument(metavar="DATA", help="A folder that `glauber prepare` made.")] = None,
+    data: Annotated[
+        Path | None, typer.Argument(metavar="DATA", help="A folder that `glauber prepare` made, or tokens as .npy.")
+    ] = None,
     text: Annotated[Path | None, typer.Option(help="A text file (.txt or .jsonl, also .gz, .xz) instead.")] = None,
     split: Annotated[str, typer.Option(help="Of DATA: valid or train.")] = "valid",
     rows: Annotated[int | None, typer.Option(help="Score this many windows, from the start; all if not given.")] = None,
-    draws: Annotated[int, typer.Option(help="Network calls per window: more, and the standard error falls.")] = 8,
+    draws: Annotated[int, typer.Option(min=1, help="Network calls per window; more of them lower the standard error.")] = 8,
     sweeps: Sweeps = None,
     block: Block = None,
     order: Order = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of the steps and the noise that are drawn.")] = 0,
+    seed: Annotated[int, typer.Option(callback=check_seed, help="Of the steps and the noise that are drawn.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """How likely the model finds a text: upper bounds in bits, for both kernels' chains, over windows that do not overlap."""
+    """Tell how likely a text is.
+
+    Upper bounds in bits on what the model needs for them, for both kernels' chains, over windows that do not overlap. Exact
+    where the model is autoregressive.
+    """
     from glauber.cli.scoring import KINDS, only_bounds, print_score, windows_of_data, windows_of_file
     from glauber.score import score_windows
 
     calm_threads()
     if (data is None) == (text is None):
-        raise ValueError("say what to score: a folder of prepared data, or --text FILE")
+        raise ValueError("say what to score: a folder of prepared data, an .npy of tokens, or --text FILE")
     if rows is not None and rows < 1:
         raise ValueError(f"score at least one window, not {rows}")
     loaded = _open(model)
@@ -272,7 +309,28 @@ def _open(name: str) -> "Model":
 
     from glauber.model import load
 
-    return load(name, "cuda" if torch.cuda.is_available() else "cpu")
+    model = load(name, "cuda" if torch.cuda.is_available() else "cpu")
+    _tell_unfinished(name, model)
+    return model
+
+
+def _tell_unfinished(name: str, model: "Model") -> None:
+    """Of a run whose newest checkpoint was taken."""
+    from glauber.runs import is_run
+
+    if "checkpoint" in model.about and is_run(Path(name)):
+        ended = (Path(name) / "model").is_dir()
+        why = f"has gone on since the model in {Path(name) / 'model'}" if ended else "is not finished"
+        print(f"glauber: {name} {why}; these are its averaged weights of step {model.about['steps']:,}", file=sys.stderr)
+
+
+def _require_pictures(strip: Path | None, gif: Path | None, force: bool) -> None:
+    """Refuse files for pictures that have another name than they need, or cannot be written."""
+    for option, file, kind in (("--strip", strip, ".png"), ("--gif", gif, ".gif")):
+        if file is not None:
+            if file.suffix.lower() != kind:
+                raise ValueError(f"{option} writes a {kind}; name it so, not {file.name}")
+            require_new(file, force, option)
 
 
 def _tell_unused(calls: int | None, schedule: "Schedule") -> None:

@@ -2,11 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from glauber.cli.common import Json, app, require_new
+
+if TYPE_CHECKING:
+    from glauber.evaluate.tokens import TokenRows
 
 Cell = float | int | str | None
 
@@ -17,26 +20,27 @@ def evaluate(
         Path,
         typer.Argument(
             metavar="SAMPLES",
-            help=".txt (form feeds between texts), .jsonl, .npy, what sample --out wrote; filled gaps in .jsonl; images.",
+            help="What `sample --out` wrote; .txt (form feeds between texts), .jsonl, tokens as .npy; filled gaps; images.",
         ),
     ],
     reference: Annotated[
-        Path | None, typer.Option(help="Real text, or shards; or real images, or their kept statistics.")
+        Path | None, typer.Option(help="What is real: texts, tokens as .npy, prepared data; images, or their kept statistics.")
     ] = None,
     judge: Annotated[
-        list[str] | None, typer.Option(help="A causal language model: folder, .gguf or hub id. May be repeated.")
+        list[str] | None, typer.Option(help="A causal language model: a folder, a .gguf file or a hub id. May be repeated.")
     ] = None,
     train: Annotated[
-        Path | None, typer.Option(help="The training text, shards or images: what of the samples is known there.")
+        Path | None,
+        typer.Option(help="The training texts, tokens, prepared data or images: what of the samples is known there."),
     ] = None,
     tokenizer: Annotated[
-        str | None, typer.Option(help="What tokens stand for: a tokenizer.json, bytes, hub:NAME, a model or shards.")
+        str | None, typer.Option(help="What tokens stand for: a tokenizer.json, bytes, hub:NAME, a model, or prepared data.")
     ] = None,
     features: Annotated[
-        str | None, typer.Option(help="For images the file of an InceptionV3; for texts a sentence encoder for MAUVE.")
+        str | None, typer.Option(help="For images the file of an InceptionV3, for texts a sentence encoder for MAUVE.")
     ] = None,
     reconstruct: Annotated[
-        str | None, typer.Option(help="Judge the images as a codec gives them back: that of a model or shards, or vq:CODEC.")
+        str | None, typer.Option(help="Judge the images as a codec gives them back: that of a model or of data, or vq:CODEC.")
     ] = None,
     out: Annotated[
         Path | None,
@@ -47,18 +51,23 @@ def evaluate(
     force: Annotated[bool, typer.Option("--force", help="Replace the file that is there.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Judge samples beside real text or images: perplexity, entropy, MAUVE, what is copied; FID, KID, precision, recall.
+    """Judge samples beside real ones.
+
+    Texts: perplexity, entropy, MAUVE, what is copied. Images: FID, KID, precision, recall, nearest neighbours. Tokens: entropy,
+    n-grams, what is copied.
 
     A .jsonl of filled gaps (prefix, fill, truth, suffix) is judged beside the truth; it needs no --reference.
+
     Images with --out NAME.safetensors and no --reference: their statistics are kept, to be a --reference later.
     """
-    from glauber.cli.judging import holds_images, judge_images
-    from glauber.data.writing import write
-    from glauber.evaluate.infill import evaluate_fills, read_fills
-    from glauber.evaluate.text import evaluate_texts, read_texts
-
     if out is not None:
         require_new(out, force)
+    from glauber.cli.judging import holds_images, judge_images
+    from glauber.evaluate.infill import evaluate_fills, read_fills
+    from glauber.evaluate.text import evaluate_texts, read_texts
+    from glauber.evaluate.tokens import evaluate_rows
+    from glauber.provenance import write_figures
+
     partial = None if out is None else out.with_name(f"{out.name}.partial")
     if reconstruct is not None or holds_images(samples, features):
         if judge or tokenizer is not None:
@@ -68,30 +77,46 @@ def evaluate(
     if _holds_fills(samples):
         report = evaluate_fills(read_fills(samples), judge or [], partial, progress=not as_json)
     elif reference is None:
-        raise ValueError("samples are judged beside real text; name some with --reference")
+        raise ValueError("samples are judged beside real ones; name some with --reference")
+    elif tokenizer is None and (both := _token_rows(samples, reference, train)) is not None:
+        if judge or features is not None:
+            raise ValueError("judges read text, and these are tokens; say what they stand for with --tokenizer")
+        report = evaluate_rows(*both, progress=not as_json)
     else:
         codec = None if tokenizer is None else _codec(tokenizer)
         ours, real = read_texts(samples, codec), read_texts(reference, codec)
         known = None if train is None else read_texts(train, codec, "train")
         report = evaluate_texts(ours, real, judge or [], known, codec, features, partial, progress=not as_json)
     if out is not None and partial is not None:
-        write(out, json.dumps(report, indent=1).encode() + b"\n")
+        write_figures(out, report)
         partial.unlink(missing_ok=True)
     if as_json:
         print(json.dumps(report))
     else:
-        print_fills(report) if "recovery" in report else print_texts(report)
+        show = print_fills if "recovery" in report else print_texts if "characters" in report["samples"] else print_tokens
+        show(report)
 
 
 def _holds_fills(path: Path) -> bool:
     if path.suffix != ".jsonl" or not path.is_file():
         return False
-    with path.open(encoding="utf-8") as file:
-        try:
-            first = json.loads(next((line for line in file if line.strip()), "{}"))
-        except ValueError:
-            return False
+    from glauber.runtime.files import json_lines
+
+    try:
+        _, first = next(json_lines(path), (0, None))
+    except ValueError:
+        return False
     return isinstance(first, dict) and "fill" in first
+
+
+def _token_rows(samples: Path, reference: Path, train: Path | None) -> "tuple[TokenRows, TokenRows, TokenRows | None] | None":
+    """Rows of tokens, if all are of tokens that stand for no text."""
+    from glauber.evaluate.tokens import read_rows
+
+    ours, real, known = read_rows(samples), read_rows(reference), None if train is None else read_rows(train, "train")
+    if ours is None or real is None or (train is not None and known is None):
+        return None
+    return ours, real, known
 
 
 def _codec(name: str) -> Any:
@@ -153,6 +178,24 @@ def print_texts(report: dict[str, Any]) -> None:
             nearest = side["overlap"]["nearest"]
             print(f"longest run shared with the training text ({name}, number {nearest['sample'] + 1}):")
             print(f"  {_line(nearest['shared'])}\n  in: {_line(nearest['training_passage'])}")
+
+
+def print_tokens(report: dict[str, Any]) -> None:
+    """A table of two columns."""
+    both = [report["samples"], report["reference"]]
+    rows: list[tuple[str, list[Cell]]] = [
+        ("rows", [side["number"] for side in both]),
+        ("tokens of each", [side["tokens"] for side in both]),
+        ("entropy within a row, nats", [side["entropy"] for side in both]),
+        ("entropy of all rows together, nats", [side["entropy_pooled"] for side in both]),
+    ]
+    rows += [(f"distinct {n + 1}-grams of tokens", [side["distinct"][n] for side in both]) for n in range(4)]
+    if "overlap" in both[0]:
+        rows += [
+            (f"longest run shared with the training data: {what}", [side["overlap"]["tokens"][what] for side in both])
+            for what in ("mean", "max")
+        ]
+    print_rows(["samples", "real data"], rows)
 
 
 def print_fills(report: dict[str, Any]) -> None:

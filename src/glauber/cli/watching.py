@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from glauber.chain.driver import OnStep
-from glauber.cli.common import require_new, save_image
+from glauber.cli.common import save_image
 from glauber.codec import ImageCodec, TextCodec, is_image_codec
 from glauber.data.writing import write
 from glauber.infill import new_generator, token_texts
@@ -117,13 +117,8 @@ class Camera:
         return [str(file) for file in (self.strip, self.gif) if file is not None]
 
 
-def camera_of(model: Model, schedule: Schedule, strip: Path | None, gif: Path | None, force: bool) -> Camera:
+def camera_of(model: Model, schedule: Schedule, strip: Path | None, gif: Path | None) -> Camera:
     """One for the pictures that are wanted."""
-    for option, file, kind in (("--strip", strip, ".png"), ("--gif", gif, ".gif")):
-        if file is not None:
-            if file.suffix.lower() != kind:
-                raise ValueError(f"{option} writes a {kind}; name it so, not {file.name}")
-            require_new(file, force, option)
     if not is_image_codec(model.codec):
         raise ValueError("this model makes no images, so its chain has no pictures; leave --strip and --gif out")
     return Camera(model.codec, Process(schedule, model.process.noise), strip, gif)

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from glauber.cli.common import Force, Json, app, calm_threads, print_table, require_new
+from glauber.cli.common import MODEL, RECIPES, Force, Json, app, calm_threads, print_table, require_new, require_writable
 
-benches = typer.Typer(help="Measure, side by side in one run; the tables of the docs.")
+benches = typer.Typer(help="Measure speed; compare methods.")
 app.add_typer(benches, name="bench")
 
 Raw = Annotated[Path | None, typer.Option("--out", help="A JSON file for the raw figures.")]
@@ -19,13 +19,19 @@ Quick = Annotated[bool, typer.Option("--quick", help="Tiny, to see that it runs.
 
 @benches.command("train")
 def bench_train(out: Raw = None, quick: Quick = False, force: Force = False) -> None:
-    """Training, against the card's limit."""
+    """Measure the speed of training.
+
+    Beside it stands the card's limit.
+    """
     _measure(out, force, lambda bench, _: bench.bench_train(seconds=1.0 if quick else 10.0, quick=quick))
 
 
 @benches.command("sample")
 def bench_sample(out: Raw = None, quick: Quick = False, force: Force = False) -> None:
-    """Sampling, against the card's limit."""
+    """Measure the speed of sampling.
+
+    Beside it stands the card's limit.
+    """
     _measure(out, force, lambda bench, keep: bench.bench_sample(0.2 if quick else 4.0, quick, keep))
 
 
@@ -36,7 +42,10 @@ def bench_prepare(
     quick: Quick = False,
     force: Force = False,
 ) -> None:
-    """Preparing texts, against the tokenizers library."""
+    """Measure the speed of prepare.
+
+    Beside it stands the library tokenizers, which encodes the same text in memory.
+    """
     _measure(out, force, lambda bench, _: bench.bench_prepare(text, quick))
 
 
@@ -45,11 +54,11 @@ def _measure(out: Path | None, force: bool, work: Callable[[ModuleType, Callable
     if out is not None:
         require_new(out, force)
     from glauber import bench
-    from glauber.data.writing import write
+    from glauber.provenance import write_figures
 
     def keep(figures: dict[str, Any]) -> None:
         if out is not None:
-            write(out, json.dumps(figures, indent=2).encode() + b"\n")
+            write_figures(out, figures)
 
     keep(work(bench, keep))
 
@@ -61,11 +70,11 @@ def bench_table1(
     test: Annotated[Path | None, typer.Option(help="A held-out text; the validation rows of the data if not given.")] = None,
     methods: Annotated[
         str | None,
-        typer.Option(help="Some of ggm,ar,mdlm,sedd,udlm,plaid,mlm-gibbs, or none, to judge alone. All if not given."),
+        typer.Option(help="Some of ggm, ar, mdlm, sedd, udlm, plaid, mlm-gibbs, as in ggm,ar; or none, to judge alone."),
     ] = None,
     seconds: Annotated[float | None, typer.Option(help="Of training, for each; 180, or 1.5 with --tiny.")] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a setting of all: network.width=512. May be repeated.")
+        list[str] | None, typer.Option("--set", help="Change a setting of all, e.g. network.width=512. May be repeated.")
     ] = None,
     number: Annotated[int | None, typer.Option("-n", "--number", help="Samples for each row; 256, or 24 with --tiny.")] = None,
     judge: Annotated[
@@ -73,10 +82,13 @@ def bench_table1(
     ] = None,
     tiny: Annotated[bool, typer.Option("--tiny", help="A minute on two cores, with data and a judge of its own.")] = False,
 ) -> None:
-    """The paper's table: all methods on one network, trained equally long, sampled, bounded, and judged if there is a judge.
+    """Compare methods as the paper does.
+
+    In small: all methods on one network, trained equally long, sampled, bounded, judged by a judge.
 
     What is done is not done again, so that training and judging may take place on two machines, and in parts.
     """
+    require_writable(out)
     from glauber import bench
     from glauber.bench.table1.judged import markdown
     from glauber.train.settings import parse_settings
@@ -91,26 +103,32 @@ def bench_table1(
 
 @app.command()
 def info(
-    model: Annotated[str | None, typer.Argument(metavar="MODEL", help="A model's or a run's folder, or a hub id.")] = None,
-    recipe: Annotated[str | None, typer.Option(help="Tell about a recipe instead, e.g. paper-owt.")] = None,
+    model: Annotated[str | None, typer.Argument(metavar="WHAT", help=f"{MODEL}; a folder of data; tokens as .npy.")] = None,
+    recipe: Annotated[str | None, typer.Option(help=f"Tell about a recipe instead: {RECIPES}.")] = None,
     as_json: Json = False,
 ) -> None:
-    """What a model or a recipe is made of, and how far a training run is."""
-    from glauber.info import count_parameters, is_run, model_facts, model_words, recipe_facts, run_facts, run_words
+    """Tell about a model, a run or data.
+
+    What it is made of, and how far a training run is.
+    """
+    from glauber import info as known
     from glauber.train import recipe as find_recipe
 
     if (model is None) == (recipe is None):
-        raise ValueError("say what to tell about: a model's folder, or --recipe NAME")
+        raise ValueError("say what to tell about: a model, a run, data, or --recipe NAME")
     if recipe is not None:
         plan = find_recipe(recipe)
-        facts: dict[str, Any] = {"parameters": count_parameters(plan.network), **plan.to_dict()}
-        words = recipe_facts(plan)
-    elif is_run(str(model)):
-        facts = run_facts(str(model))
-        words = run_words(facts)
+        facts: dict[str, Any] = {"parameters": known.count_parameters(plan.network), **plan.to_dict()}
+        words = known.recipe_facts(plan)
+    elif known.is_run(str(model)):
+        facts = known.run_facts(str(model))
+        words = known.run_words(facts)
+    elif known.is_data(str(model)):
+        facts = known.data_facts(str(model))
+        words = known.data_words(facts)
     else:
-        facts = model_facts(str(model))
-        words = model_words(facts)
+        facts = known.model_facts(str(model))
+        words = known.model_words(facts)
     if as_json:
         print(json.dumps(facts, indent=2))
         return

@@ -1,5 +1,6 @@
 """Real things ⇄ tokens. Imports nothing of ours."""
 
+import reprlib
 from typing import Any, TypeGuard
 
 from torch import Tensor
@@ -24,17 +25,27 @@ def codec_from_dict(config: dict[str, Any], tensors: dict[str, Tensor]) -> Any:
     if not isinstance(config, dict):
         raise ValueError(f"a codec's config is a table of its settings, not {config!r}")
     kind = config.get("kind")
-    options = {name: value for name, value in config.items() if name not in ("kind", "shape")}
-    if kind == PixelCodec.kind:
-        return PixelCodec(tuple(config["shape"]), **options)
-    if kind == PatchCodec.kind:
-        return PatchCodec(tensors["centres"], shape=tuple(config["shape"]), **options)
-    if kind == VQCodec.kind:
-        return VQCodec.from_tensors(tensors=tensors, shape=tuple(config["shape"]), **options)
-    if kind in TEXT_KINDS:
-        return text_codec_from_dict(config)
+    try:
+        if kind in TEXT_KINDS:
+            return text_codec_from_dict(config)
+        if kind in (PixelCodec.kind, PatchCodec.kind, VQCodec.kind):
+            return _image_codec(kind, config, tensors)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"these are not the settings and tensors of a codec of kind {kind!r} ({error})") from error
     known = ", ".join(map(repr, (PixelCodec.kind, PatchCodec.kind, VQCodec.kind, *TEXT_KINDS)))
     raise ValueError(f"unknown codec {kind!r}; this version of glauber knows {known}")
+
+
+def _image_codec(kind: str, config: dict[str, Any], tensors: dict[str, Tensor]) -> ImageCodec:
+    options = {name: value for name, value in config.items() if name not in ("kind", "shape")}
+    shape = tuple(config["shape"])
+    if any(type(side) is not int or side < 1 for side in shape):
+        raise ValueError(f"the shape of a codec's images is made of whole numbers above 0, not {reprlib.repr(shape)}")
+    if kind == PixelCodec.kind:
+        return PixelCodec(shape, **options)
+    if kind == PatchCodec.kind:
+        return PatchCodec(tensors["centres"], shape=shape, **options)
+    return VQCodec.from_tensors(tensors=tensors, shape=shape, **options)
 
 
 __all__ = [

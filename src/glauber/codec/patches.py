@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glauber.codec.protocol import check_images, check_tokens
+from glauber.codec.protocol import Ids, check_images, check_tokens
 
 DISTANCES = 2**23
 """Distances of squares to centres that are worked out at once."""
@@ -57,7 +57,7 @@ class PatchCodec:
         tokens = torch.cat([torch.cdist(part.float(), self.centres).argmin(-1) for part in parts])
         return tokens.view(len(images), self.grid[0] * self.grid[1])
 
-    def decode(self, tokens: Tensor) -> np.ndarray:
+    def decode(self, tokens: Ids) -> np.ndarray:
         (rows, columns), p = self.grid, self.patch
         tokens = check_tokens(tokens, self.vocab, rows * columns)
         squares = self.centres[tokens].clamp(0, 255).round().to(torch.uint8)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glauber.codec.protocol import check_images, check_tokens
+from glauber.codec.protocol import Ids, check_images, check_tokens
 
 
 class PixelCodec:
@@ -27,7 +27,7 @@ class PixelCodec:
         grey = torch.from_numpy(check_images(images, self.shape).astype(np.float64))
         return (grey * ((self.vocab - 1) / 255)).round().long().view(len(grey), self.grid[0] * self.grid[1])
 
-    def decode(self, tokens: Tensor) -> np.ndarray:
+    def decode(self, tokens: Ids) -> np.ndarray:
         tokens = check_tokens(tokens, self.vocab, self.grid[0] * self.grid[1])
         grey = (tokens.double() * (255 / (self.vocab - 1))).round().numpy().astype(np.uint8)
         return grey.reshape(-1, *self.shape)

@@ -1,15 +1,20 @@
 """Text ⇄ tokens: characters, bytes, or any tokenizer of the `tokenizers` library."""
 
 import json
+import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from torch import Tensor
+
+from glauber.runtime.files import JSON_BYTES, read_bytes, read_json
+from glauber.runtime.hub import download
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -18,6 +23,9 @@ Ids = Sequence[int] | np.ndarray | Tensor
 END_NAMES = ("</s>", "<|endoftext|>", "<|end_of_text|>", "<eos>", "[EOS]", "<|im_end|>", "[SEP]")
 PROBE = "It was the best of times,\n\n  it was the worst — “of” times; caf\u00e9, \u4f60\u597d \U0001f600\t(1859)."
 CODEPOINTS = 0x110000
+LARGEST_BPE = 2**20
+LARGEST_VOCAB = 2**24
+"""Of a tokenizer: there are tables of as many numbers."""
 
 
 class TextCodec(Protocol):
@@ -147,17 +155,19 @@ class TokenizerCodec(_Common):
     kind: ClassVar[str] = "tokenizer"
 
     def __init__(self, tokenizer: "Tokenizer | dict[str, Any]", end: int | None = None, lossless: bool | None = None):
-        from tokenizers import Tokenizer
-
-        made = _from_json(json.dumps(tokenizer)) if isinstance(tokenizer, dict) else Tokenizer.from_str(tokenizer.to_str())
+        made = _from_json(json.dumps(tokenizer) if isinstance(tokenizer, dict) else tokenizer.to_str())
         made.no_truncation()
         made.no_padding()
         made.encode_special_tokens = True
         self.tokenizer, self.end = made, _find_end(made) if end is None else end
         self.vocab = max(made.get_vocab(with_added_tokens=True).values()) + 1
+        if self.vocab > LARGEST_VOCAB:
+            raise ValueError(f"this tokenizer has a token {self.vocab - 1:,}; the largest that can be is {LARGEST_VOCAB - 1:,}")
         if not 0 <= self.end < self.vocab:
             raise ValueError(f"the end-of-text token {self.end} is not among the tokenizer's 0..{self.vocab - 1}")
-        self.lossless = round_trips(self, [PROBE]) if lossless is None else lossless
+        with _failures_told():  # some give up only at their first text
+            tried = round_trips(self, [PROBE])
+        self.lossless = tried if lossless is None else lossless
 
     @classmethod
     def train(cls, texts: Iterable[str], vocab: int) -> "TokenizerCodec":
@@ -166,6 +176,8 @@ class TokenizerCodec(_Common):
 
         if vocab < 257:
             raise ValueError(f"a BPE needs at least 257 tokens, one per byte and the end of a text, not {vocab}")
+        if vocab > LARGEST_BPE:
+            raise ValueError(f"a BPE has at most {LARGEST_BPE:,} tokens, not {vocab:,}; choose fewer, such as bpe:8192")
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
@@ -182,7 +194,7 @@ class TokenizerCodec(_Common):
     def from_file(cls, path: str | Path) -> "TokenizerCodec":
         """Any tokenizer.json; its end of text is the eos_token of a tokenizer_config.json beside it, if there is one."""
         try:
-            tokenizer = _from_json(Path(path).read_text(encoding="utf-8"))
+            tokenizer = _from_json(read_bytes(path, JSON_BYTES).decode())
         except (OSError, ValueError) as error:
             raise ValueError(f"{path} is missing, or not a tokenizer.json of the tokenizers library") from error
         return cls(tokenizer, _configured_end(Path(path).with_name("tokenizer_config.json"), tokenizer))
@@ -190,15 +202,18 @@ class TokenizerCodec(_Common):
     @classmethod
     def from_hub(cls, name: str) -> "TokenizerCodec":
         """The tokenizer.json of a model on the hub."""
-        from tokenizers import Tokenizer
-
         try:
-            return cls(Tokenizer.from_pretrained(name))
+            return cls(_from_json(read_bytes(download(name, "tokenizer.json"), JSON_BYTES).decode()))
         except Exception as error:  # the hub client has many kinds of failure, all of them the same to the user
             raise ValueError(f"the hub did not give a tokenizer.json for {name!r}; check the name and the network") from error
 
     def arrays(self, texts: Sequence[str]) -> list[np.ndarray]:
-        encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        try:
+            encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        except TypeError:
+            for text in texts:
+                _utf8(text)  # says which of them is no Unicode text
+            raise
         found = [np.array(encoding.ids, dtype=np.uint32) for encoding in encodings]
         return [self._apart(text) if (ids == self.end).any() else ids for ids, text in zip(found, texts, strict=True)]
 
@@ -257,7 +272,7 @@ def _make(spec: str, texts: Iterable[str], has_texts: bool) -> TextCodec:
     name, _, detail = spec.partition(":")
     if spec == "bytes":
         return ByteCodec()
-    if spec == "char" or (name == "bpe" and detail.isdecimal()):
+    if spec == "char" or (name == "bpe" and detail.isdecimal() and len(detail) < 30):
         if not has_texts:
             raise ValueError(f"the tokenizer {spec!r} is made from texts; give some as the sample")
         return CharCodec.fit(texts) if spec == "char" else TokenizerCodec.train(texts, int(detail))
@@ -271,10 +286,29 @@ def _make(spec: str, texts: Iterable[str], has_texts: bool) -> TextCodec:
 def _from_json(text: str) -> "Tokenizer":
     from tokenizers import Tokenizer
 
-    try:
+    with _failures_told():
         return Tokenizer.from_str(text)
-    except Exception as error:  # the library raises bare Exceptions
+
+
+@contextmanager
+def _failures_told() -> Iterator[None]:
+    """What the library raises is a ValueError: bare Exceptions, and the panics of Rust, whose pages for stderr are dropped."""
+    kept = None
+    with suppress(OSError):  # there may be no stderr
+        kept = os.dup(2)
+    try:
+        if kept is not None:
+            with open(os.devnull, "wb") as nowhere:
+                os.dup2(nowhere.fileno(), 2)
+        yield
+    except (KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException as error:
         raise ValueError("this is not the JSON of a tokenizer of the tokenizers library") from error
+    finally:
+        if kept is not None:
+            os.dup2(kept, 2)
+            os.close(kept)
 
 
 def _find_end(tokenizer: "Tokenizer") -> int:
@@ -286,11 +320,11 @@ def _find_end(tokenizer: "Tokenizer") -> int:
 
 def _configured_end(path: Path, tokenizer: "Tokenizer") -> int | None:
     try:
-        name = json.loads(path.read_text(encoding="utf-8"))["eos_token"]
-    except (OSError, ValueError, KeyError, TypeError):
+        name = read_json(path)["eos_token"]
+        name = name.get("content") if isinstance(name, dict) else name
+        return tokenizer.token_to_id(name) if isinstance(name, str) else None
+    except (OSError, ValueError, KeyError, TypeError):  # half a character is a ValueError
         return None
-    name = name.get("content") if isinstance(name, dict) else name
-    return tokenizer.token_to_id(name) if isinstance(name, str) else None
 
 
 def _codepoints(text: str) -> np.ndarray:

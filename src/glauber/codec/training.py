@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glauber.codec.perceptual import Perceptual
-from glauber.codec.vq import VQCodec, build_vq, require_tiling, to_signal
+from glauber.codec.vq import MOST_BLOCKS, VQCodec, build_vq, require_tiling, to_signal
+from glauber.runtime.memory import require_memory
 
 COMMITMENT = 0.25
 MEMORY = 0.97
@@ -50,6 +51,13 @@ class VQSettings:
             raise ValueError(f"the factor is a power of two, since each block halves the image, not {self.factor}")
         if not 0 < self.rate < 1:
             raise ValueError(f"the learning rate must lie between 0 and 1, not {self.rate}")
+
+    def memory(self, shape: tuple[int, ...]) -> float:
+        """Bytes that training on images of this shape takes, at least: large convolutions, and the first block's features."""
+        blocks = min(int(math.log2(self.factor)) + 1, MOST_BLOCKS)
+        channels = [self.width * min(4, 2**block) for block in range(blocks)]
+        weights: int = 54 * sum(wide**2 for wide in channels) + 72 * channels[-1] ** 2 + self.codes * self.dim
+        return 4.0 * (4 * weights + 8 * self.batch * shape[0] * shape[1] * self.width)
 
     def network(self, channels: int) -> dict[str, Any]:
         """The settings of the VQModel."""
@@ -90,8 +98,10 @@ class VQTrainer:
 
     def __init__(self, settings: VQSettings, shape: tuple[int, ...]):
         require_tiling(settings.factor, shape)
-        self.settings, self.shape, self.step = settings, tuple(shape), 0
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        then = "choose a smaller width, batch or size, or fewer codes"
+        require_memory(settings.memory(shape), "training this codec", then, self.device)
+        self.settings, self.shape, self.step = settings, tuple(shape), 0
         channels = 1 if len(shape) == 2 else shape[2]
         self.config = settings.network(channels)
         with torch.random.fork_rng(devices=[]):

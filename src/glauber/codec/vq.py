@@ -2,7 +2,7 @@
 
 import hashlib
 import importlib
-import json
+import reprlib
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -10,7 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glauber.codec.protocol import check_images, check_tokens
+from glauber.codec.protocol import Ids, check_images, check_tokens
+from glauber.runtime.files import JSON_BYTES, parse_json, read_bytes, read_tensors
+from glauber.runtime.hub import download
 
 CONFIG, WEIGHTS = "config.json", "diffusion_pytorch_model.safetensors"
 PIXELS = 2**18
@@ -18,6 +20,8 @@ PIXELS = 2**18
 RENAMED = {".query.": ".to_q.", ".key.": ".to_k.", ".value.": ".to_v.", ".proj_attn.": ".to_out.0."}
 """Names that older weights have for the parts of an attention."""
 Weights = dict[str, Tensor]
+MOST_BLOCKS, MOST_LAYERS = 12, 64
+"""A network is made as its config says before its weights are looked at; beyond these none is meant."""
 
 
 class VQFiles(NamedTuple):
@@ -30,28 +34,28 @@ class VQFiles(NamedTuple):
     @classmethod
     def read(cls, name: str | Path) -> "VQFiles":
         """From a folder, or from the hub as owner/name or owner/name/sub-folder. Safetensors only."""
-        from safetensors import SafetensorError
-        from safetensors.torch import load
-
         folder = _find(str(name))
+        if not (folder / CONFIG).exists() or not (folder / WEIGHTS).exists():
+            raise ValueError(f"{folder} is not a VQ codec: it needs both {CONFIG} and {WEIGHTS}")
+        config = read_bytes(folder / CONFIG, JSON_BYTES)
         try:
-            config, content = (folder / CONFIG).read_bytes(), (folder / WEIGHTS).read_bytes()
-        except OSError as error:
-            raise ValueError(f"{folder} is not a VQ codec: it needs both {CONFIG} and {WEIGHTS}") from error
-        try:
-            said = json.loads(config)
-            if said.get("_class_name", "VQModel") != "VQModel":
-                raise ValueError(f"{folder / CONFIG} describes a network of the kind {said['_class_name']}, not a VQModel")
-        except (json.JSONDecodeError, UnicodeDecodeError, AttributeError) as error:
+            said = parse_json(config)
+        except ValueError as error:
             raise ValueError(f"{folder / CONFIG} is damaged; get it again") from error
         try:
-            weights = {_modern(key): tensor for key, tensor in load(content).items()}
-        except SafetensorError as error:
-            raise ValueError(f"{folder / WEIGHTS} is cut short or not a safetensors file; get it again") from error
+            if said.get("_class_name", "VQModel") != "VQModel":
+                raise ValueError(f"{folder / CONFIG} describes a network of the kind {said['_class_name']}, not a VQModel")
+        except AttributeError as error:
+            raise ValueError(f"{folder / CONFIG} is damaged; get it again") from error
+        weights = {_modern(key): tensor for key, tensor in read_tensors(folder / WEIGHTS).items()}
         if not all(tensor.is_floating_point() and bool(tensor.isfinite().all()) for tensor in weights.values()):
             raise ValueError(f"{folder / WEIGHTS} does not hold finite floating-point numbers; get it again")
         network = {key: value for key, value in said.items() if not key.startswith("_")}
-        return cls(network, weights, hashlib.sha256(hashlib.sha256(config).digest() + content).hexdigest())
+        digest = hashlib.sha256(hashlib.sha256(config).digest())
+        with (folder / WEIGHTS).open("rb") as file:
+            while part := file.read(2**20):
+                digest.update(part)
+        return cls(network, weights, digest.hexdigest())
 
 
 class VQCodec:
@@ -97,7 +101,7 @@ class VQCodec:
         return tokens
 
     @torch.no_grad()
-    def decode(self, tokens: Tensor) -> np.ndarray:
+    def decode(self, tokens: Ids) -> np.ndarray:
         rows, columns = self.grid
         tokens = check_tokens(tokens, self.vocab, rows * columns)
         pixels = torch.empty(len(tokens), *self.shape, dtype=torch.uint8)
@@ -141,14 +145,19 @@ def vq_factor(network: dict[str, Any]) -> int:
     """How many pixels a side become one token: each block but the last halves the image."""
     blocks = network.get("block_out_channels", [64])
     if not isinstance(blocks, (list, tuple)) or not blocks:
-        raise ValueError(f"block_out_channels of a VQ codec is a list of numbers, not {blocks!r}")
+        raise ValueError(f"block_out_channels of a VQ codec is a list of numbers, not {reprlib.repr(blocks)}")
+    numbers = *blocks, network.get("norm_num_groups", 32), network.get("latent_channels", 3)
+    if not all(type(number) is int and number > 0 for number in numbers):
+        raise ValueError("block_out_channels, norm_num_groups and latent_channels of a VQ codec are whole numbers above 0")
+    if len(blocks) > MOST_BLOCKS or network.get("layers_per_block", 1) not in range(1, MOST_LAYERS + 1):
+        raise ValueError(f"a VQ codec has at most {MOST_BLOCKS} blocks, of at most {MOST_LAYERS} layers")
     return 1 << (len(blocks) - 1)
 
 
 def vq_vocab(network: dict[str, Any]) -> int:
     """V, the number of codes."""
     vocab = network.get("num_vq_embeddings", 256)
-    if not isinstance(vocab, int) or vocab < 2:
+    if type(vocab) is not int or vocab < 2:
         raise ValueError(f"num_vq_embeddings of a VQ codec is a whole number above 1, not {vocab!r}")
     return vocab
 
@@ -174,7 +183,7 @@ def build_vq(network: dict[str, Any], weights: Weights | None = None) -> Any:
         if weights is not None:
             built.load_state_dict(weights, assign=True)
             built.eval().requires_grad_(False)
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError, AttributeError, LookupError, ArithmeticError) as error:
         raise ValueError("the VQ codec's weights and config do not fit each other, or not a VQModel; get it again") from error
     return built
 
@@ -199,13 +208,11 @@ def _find(name: str) -> Path:
         raise ValueError(
             f"there is no VQ codec {name!r}: give a folder that holds {CONFIG} and {WEIGHTS}, or a hub id owner/name"
         )
-    from huggingface_hub import hf_hub_download
-
     try:
-        paths = [hf_hub_download(f"{owner}/{model}", file, subfolder=inside[0] or None) for file in (CONFIG, WEIGHTS)]
+        paths = [download(f"{owner}/{model}", file, subfolder=inside[0] or None) for file in (CONFIG, WEIGHTS)]
     except Exception as error:  # the hub client has many kinds of failure, all of them the same to the user
         raise ValueError(f"no folder {name!r} here, and the hub did not give {CONFIG} and {WEIGHTS} for it") from error
-    return Path(paths[0]).parent
+    return paths[0].parent
 
 
 def _modern(name: str) -> str:

@@ -4,6 +4,7 @@ Shapes: B rows, L sites, b asked sites, V tokens, D width, C conditioning width.
 """
 
 import math
+import reprlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -17,6 +18,8 @@ Readout = Callable[[Tensor, nn.Linear], Tensor]
 CONDITIONINGS = ("survival", "time")
 SINUSOIDS = 256  # of the scalar time
 OCTAVES = 8  # of the survival
+MOST = {"vocab": 2**31, "length": 2**20, "width": 2**20, "layers": 2**31, "heads": 2**20, "cond": 2**20, "classes": 2**31}
+"""Beyond these no network is meant."""
 UNREAD = "this network was not made to read; set network.reads=true and train it so"
 
 
@@ -47,6 +50,11 @@ class TransformerConfig:
     """How many classes it can be told; it also knows what "no class" means. 0 for a network without them."""
 
     def __post_init__(self) -> None:
+        for name, most in MOST.items():
+            if type(value := getattr(self, name)) is not int or value > most:
+                raise ValueError(f"a network's {name} is a whole number of at most {most:,}, not {reprlib.repr(value)}")
+        if type(self.absolute) is not bool or type(self.reads) is not bool:
+            raise ValueError("a network's absolute and reads are true or false")
         if self.vocab < 2 or self.length < 1 or min(self.width, self.layers, self.heads, self.cond) < 1:
             raise ValueError("a network needs a vocabulary of at least 2 and a positive length, width, layers and heads")
         if self.classes < 0 or (self.classes and self.reads):
@@ -58,6 +66,8 @@ class TransformerConfig:
             raise ValueError(f"conditioning is 'survival' or 'time', not {self.conditioning!r}")
         if self.grid is not None:
             object.__setattr__(self, "grid", tuple(self.grid))
+            if any(type(side) is not int or side < 1 for side in self.grid):
+                raise ValueError(f"a grid is made of rows and columns, two whole numbers, not {reprlib.repr(self.grid)}")
             if len(self.grid) != 2 or math.prod(self.grid) != self.length:
                 raise ValueError(f"a grid of {'×'.join(map(str, self.grid))} does not hold {self.length} sites")
         if self.reads and self.conditioning != "survival":

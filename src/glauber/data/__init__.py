@@ -3,6 +3,6 @@
 from glauber.data.digits import Digits, load_digits
 from glauber.data.prepare import prepare
 from glauber.data.shards import Rows, Shards, open_shards
-from glauber.data.sources import Sources
+from glauber.data.sources import Sources, open_tokens
 
-__all__ = ["Digits", "Rows", "Shards", "Sources", "load_digits", "open_shards", "prepare"]
+__all__ = ["Digits", "Rows", "Shards", "Sources", "load_digits", "open_shards", "open_tokens", "prepare"]

@@ -2,14 +2,26 @@
 
 import hashlib
 import os
+import struct
+import warnings
+import zlib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from glauber.runtime.files import require_file, walk
+
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 THREADS = min(8, os.cpu_count() or 1)
+LARGEST = 50 * 10**6
+"""Pixels of an image that is read, or made."""
+MANY = 2**22
+"""Of an image that takes much memory while it is read."""
+_LARGE = Lock()
 
 
 class Frame(NamedTuple):
@@ -33,16 +45,12 @@ def is_image(path: Path) -> bool:
 
 
 def find_images(path: Path) -> Iterator[Found]:
-    """The file itself, or all images of a folder and its sub-folders in the order of their names."""
+    """The file itself, or all images of a folder and its sub-folders in the order of their names, links among them."""
     if path.is_file():
         yield Found(path, path.stat().st_size, path.stat().st_mtime_ns)
         return
-    with os.scandir(path) as entries:
-        inside = sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda entry: entry.name)
-    for entry in inside:
-        if entry.is_dir():
-            yield from find_images(Path(entry.path))
-        elif is_image(Path(entry.name)):
+    for entry in walk(path, lambda folder: not folder.name.startswith(".")):
+        if is_image(Path(entry.name)):
             yield Found(Path(entry.path), entry.stat().st_size, entry.stat().st_mtime_ns)
 
 
@@ -60,14 +68,14 @@ def frame_shape(first: Path, frame: Frame) -> tuple[int, ...]:
     if frame.size is not None:
         sides: tuple[int, ...] = (frame.size, frame.size)
     else:
-        image = _open(first)
+        image = open_image(first)
         sides = (image.height, image.width)
     return sides if frame.grey else (*sides, 3)
 
 
 def read_image(path: Path, frame: Frame, shape: tuple[int, ...]) -> np.ndarray:
     """uint8 of the shape: the middle of the image, resized; without a size of the frame only an image that fits as it is."""
-    plain = _open(path).convert("L" if frame.grey else "RGB")
+    plain = open_image(path).convert("L" if frame.grey else "RGB")
     if frame.size is not None:
         from PIL import Image, ImageOps
 
@@ -79,19 +87,29 @@ def read_image(path: Path, frame: Frame, shape: tuple[int, ...]) -> np.ndarray:
     return np.asarray(plain)
 
 
-def _open(path: Path) -> Any:
-    """A PIL image, upright, of at most 8 bits a channel and nothing to see through."""
+def open_image(path: Path, paper: str = "white") -> Any:
+    """A PIL image, read whole, upright, of at most 8 bits a channel, on paper of that colour where it can be seen through.
+
+    One that is far too large is refused before it is read, and large ones are read one at a time.
+    """
     try:
-        from PIL import Image, ImageOps, UnidentifiedImageError
+        from PIL import Image, ImageOps
     except ImportError as error:
         raise ImportError("images need pillow: pip install 'glauber[image]'") from error
+    require_file(path)
     try:
-        with Image.open(path) as image:
-            upright = ImageOps.exif_transpose(image)
-            upright.load()
-    except (OSError, ValueError, SyntaxError, EOFError, UnidentifiedImageError, Image.DecompressionBombError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of large images, which we look for ourselves, and of what is odd in them
+            with Image.open(path) as image:
+                size = image.width * image.height
+                if size <= LARGEST:
+                    with _LARGE if size > MANY else nullcontext():
+                        return flat(ImageOps.exif_transpose(image), paper)
+    except Image.DecompressionBombError:
+        pass
+    except (OSError, ValueError, SyntaxError, EOFError, TypeError, KeyError, IndexError, struct.error, zlib.error) as error:
         raise ValueError(f"{path} is damaged, cut short, or not an image; mend or remove it") from error
-    return flat(upright)
+    raise ValueError(f"{path} has more than {LARGEST // 10**6} million pixels; make it smaller")
 
 
 def flat(image: Any, paper: str = "white") -> Any:

@@ -4,6 +4,7 @@ import json
 import shutil
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from glauber.data.shards import COUNTS, FORMAT, HEADER, SPLITS, content_hash, re
 from glauber.data.sources import Piece, Position
 from glauber.data.watching import watched
 from glauber.data.writing import replacing, write
+from glauber.runtime.files import parse_json, unpacked_size
+from glauber.runtime.memory import require_memory
 
 BATCH = 2**21
 """Characters, tokens or bytes of pixels that are encoded at once."""
@@ -171,13 +174,16 @@ class Job:
 
     @classmethod
     def _restored(cls, plan: Plan, folder: Path, said: dict[str, Any], arrays: dict[str, np.ndarray]) -> "Job":
-        job = cls(plan, folder, read_codec(folder, said["codec"]), said["codec"])
-        job.position = Position(*said["position"])
-        job.side, job.section, job.sizes, job.totals = said["side"], said["section"], said["sizes"], said["totals"]
-        for split, packer in job.packers.items():
-            packer.shards = said["shards"][split]
-            packer.add(arrays[split])
-            packer.counts = arrays[f"{split}_counts"]
+        try:
+            job = cls(plan, folder, read_codec(folder, said["codec"]), said["codec"])
+            job.position = Position(*said["position"])
+            job.side, job.section, job.sizes, job.totals = said["side"], said["section"], said["sizes"], said["totals"]
+            for split, packer in job.packers.items():
+                packer.shards = said["shards"][split]
+                packer.add(arrays[split])
+                packer.counts = arrays[f"{split}_counts"]
+        except (KeyError, TypeError, IndexError) as error:
+            raise ValueError(f"{folder / JOURNAL} is damaged; remove {folder} to start anew") from error
         return job
 
 
@@ -208,9 +214,15 @@ def read_journal(folder: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]] |
     """What was saved and its arrays; None where there is none."""
     if not (folder / JOURNAL).is_file():
         return None
+    path, damaged = folder / JOURNAL, f"{folder / JOURNAL} is damaged; remove {folder} to start anew"
     try:
-        with np.load(folder / JOURNAL, allow_pickle=False) as file:
+        require_memory(unpacked_size(path), f"{path}", f"remove {folder} to start anew")
+        with np.load(path, allow_pickle=False) as file:
             arrays = dict(file)
-        return json.loads(arrays.pop("said").tobytes()), arrays
-    except (ValueError, KeyError, EOFError, BadZipFile) as error:
-        raise ValueError(f"{folder / JOURNAL} is damaged; remove {folder} to start anew") from error
+        said = parse_json(arrays.pop("said").tobytes())
+        sound = isinstance(said["settings"], dict)
+    except (ValueError, KeyError, TypeError, EOFError, RuntimeError, zlib.error, BadZipFile) as error:
+        raise ValueError(damaged) from error
+    if not sound:
+        raise ValueError(damaged)
+    return said, arrays

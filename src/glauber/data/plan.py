@@ -3,19 +3,23 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isqrt
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from glauber.codec import ImageCodec, ImageSpec, TextCodec, text_codec
-from glauber.data.images import Frame
+from glauber.data.images import LARGEST, Frame
 from glauber.data.shards import SPLITS
 from glauber.data.sources import Sources
 from glauber.data.watching import watched
+from glauber.runtime.progress import watched as watched_items
 
 SECTION = 2**14
 """A document longer than so many characters (or tokens) may be split between training and validation."""
+LONGEST = 2**20
+"""L of a row is at most this, as that of a network."""
 TRAINING_TEXT = 2**26
 """A BPE is trained on at most about so many characters, from the start of every file in equal shares."""
 TRAINING_PIXELS = 2**25
@@ -110,10 +114,8 @@ class Plan:
 
     def _sample(self, progress: bool) -> np.ndarray:
         """Images to find codes on."""
-        from tqdm import tqdm
-
         pictures = self.sources.pictures(TRAINING_PIXELS, self.own_valid)
-        return np.stack(list(tqdm(pictures, desc="codes", unit="image", disable=not progress)))
+        return np.stack(list(watched_items(pictures, progress, None, "codes", "image")))
 
 
 def _frame(images: ImageSpec | None, size: int | None, grey: bool) -> Frame | None:
@@ -121,8 +123,8 @@ def _frame(images: ImageSpec | None, size: int | None, grey: bool) -> Frame | No
         if size is not None or grey:
             raise ValueError("a size and grey are for images; name a tokenizer of images, such as patches:512 or pixels:16")
         return None
-    if size is not None and size < 1:
-        raise ValueError(f"the size of an image must be at least 1, not {size}")
+    if size is not None and not 1 <= size <= isqrt(LARGEST):
+        raise ValueError(f"the size of an image must be at least 1 and at most {isqrt(LARGEST):,} pixels a side, not {size:,}")
     return Frame(size, grey or images.grey)
 
 
@@ -130,6 +132,8 @@ def _length(asked: int | None, rows: int | None) -> int:
     length = asked if asked is not None else rows if rows is not None else 256
     if length < 1:
         raise ValueError(f"the length of a row must be at least 1, not {length}")
+    if length > LONGEST:
+        raise ValueError(f"a row of {length:,} tokens is too long; choose an L of at most {LONGEST:,}")
     if rows is not None and length != rows:
         raise ValueError(f"the data comes in rows of {rows} tokens, not {length}; leave the length out")
     return length

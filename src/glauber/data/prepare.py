@@ -48,8 +48,10 @@ def prepare(
         force: replace finished data in `out`, and start anew where other settings were used before.
         classes: keep the class of each image, which is the name of the sub-folder of the source that it lies in.
     """
-    plan = Plan.make(sources, tokenizer, length, valid, field, vocab, size, grey, shard_tokens, classes)
     out = Path(out)
+    if not (out / JOURNAL).is_file():  # of a last step that was cut off
+        _require_free(out, force)
+    plan = Plan.make(sources, tokenizer, length, valid, field, vocab, size, grey, shard_tokens, classes)
     work = out.with_name(out.name + UNFINISHED)
     if _just_finished(out, plan):
         return open_shards(out)
@@ -70,6 +72,8 @@ def prepare(
 def _require_free(out: Path, force: bool) -> None:
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; name a folder")
+    if Path.cwd().is_relative_to(out.resolve()):
+        raise ValueError(f"{out} is the folder that you are in, or above it; name another folder")
     ours = (out / HEADER).is_file()
     if ours and not force:
         raise ValueError(f"{out} holds prepared data already; choose another folder, or replace it with --force")

@@ -10,6 +10,7 @@ import numpy as np
 
 from glauber.codec import ImageCodec, TextCodec, codec_from_dict
 from glauber.data.writing import write
+from glauber.runtime.files import read_array, read_json, read_tensors, require_file
 
 FORMAT = "glauber-shards-1"
 HEADER, COUNTS, CODEC = "header.json", "counts.npy", "codec.safetensors"
@@ -130,13 +131,10 @@ def read_codec(folder: Path, said: dict[str, Any] | None) -> Any:
     """The inverse of `write_codec`."""
     if said is None or "tensors" not in said:
         return None if said is None else codec_from_dict(said, {})
-    from safetensors.torch import load
-
-    path = folder / said["tensors"]["file"]
-    content = path.read_bytes()
-    if hashlib.sha256(content).hexdigest() != said["tensors"]["sha256"]:
+    path = require_file(folder / said["tensors"]["file"])
+    if sha256(path) != said["tensors"]["sha256"]:
         raise ValueError(f"the contents of {path} are not what was prepared (its hash differs); prepare the data again")
-    return codec_from_dict({name: value for name, value in said.items() if name != "tensors"}, load(content))
+    return codec_from_dict({name: value for name, value in said.items() if name != "tensors"}, read_tensors(path))
 
 
 def row_dtype(vocab: int) -> str:
@@ -168,20 +166,42 @@ def _read_header(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise ValueError(f"{folder} holds no prepared data: there is no {HEADER}; make it with glauber prepare")
     try:
-        header: dict[str, Any] = json.loads(path.read_bytes())
+        header: dict[str, Any] = read_json(path, times=16)  # the names of a million sources may stand in it
         same = header["format"] == FORMAT and all(key in header for key in KEYS) and content_hash(header) == header["hash"]
     except (ValueError, KeyError, TypeError):
         same = False
-    if not same:
+    if not same or not _is_sound(header):
         raise ValueError(f"{path} is damaged, or of another version of glauber; prepare the data again")
     return header
 
 
+def _is_sound(header: dict[str, Any]) -> bool:
+    """Whether everything is of its kind, and every file lies in the folder; a hash says only who wrote it last."""
+    try:
+        files = [*_listed(header)]
+        rows = [shard["rows"] for shards in header["splits"].values() for shard in shards]
+        whole = [header["vocab"], header["length"], *rows]
+        names = [*header.get("classes", ())]
+        return (
+            all(type(number) is int for number in whole)
+            and min(whole[:2]) >= 1
+            and min(rows, default=0) >= 0
+            and header["dtype"] in ("uint16", "uint32")
+            and all(file["file"] not in ("", "..") and Path(file["file"]).name == file["file"] for file in files)
+            and all(isinstance(name, str) for name in names)
+            and isinstance(header["codec"], dict | None)
+            and all(isinstance(source["name"], str) for source in header["sources"])
+            and all(type(count) is int for count in header["totals"].values())
+        )
+    except (KeyError, TypeError, AttributeError):
+        return False
+
+
 def _read_counts(folder: Path, vocab: int) -> np.ndarray:
     try:
-        counts: np.ndarray = np.load(folder / COUNTS, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+        counts = read_array(folder / COUNTS)
+    except ValueError as error:
         raise ValueError(f"{folder / COUNTS} is damaged; prepare the data again") from error
     if counts.shape != (vocab,) or counts.dtype != np.int64:
         raise ValueError(f"{folder / COUNTS} does not hold one count per token; prepare the data again")
-    return counts
+    return np.array(counts)

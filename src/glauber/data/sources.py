@@ -3,7 +3,6 @@
 import gzip
 import importlib
 import io
-import json
 import lzma
 import zlib
 from collections.abc import Iterator, Sequence
@@ -16,14 +15,18 @@ import numpy as np
 
 from glauber.data.ahead import ahead
 from glauber.data.images import SUFFIXES, THREADS, Found, Frame, find_images, frame_shape, is_image, read_image, summary
+from glauber.runtime.files import BOM, LINE, parse_json, read_array, walk
+from glauber.runtime.hub import hub_answers
 
 PIECE = 2**14
 """A document longer than so many bytes (or tokens) comes in pieces of at most that."""
-LINE = 2**26
-"""A line of .jsonl is at most so many bytes long."""
+LARGEST_VOCAB = 2**24
+"""Of tokens in an .npy: a count is kept of each."""
+ROOM = 2**28
+"""Bytes of images that are read ahead."""
 TEXT, LINES, TOKENS, HUB, IMAGES = ".txt", ".jsonl", ".npy", "hub:", "images"
 PACKED = (".gz", ".xz", ".zst")
-FEED, BOM = b"\f", b"\xef\xbb\xbf"
+FEED = b"\f"
 
 
 class Position(NamedTuple):
@@ -73,8 +76,9 @@ class Sources:
         self.tokens = self.files[0].kind == TOKENS
         if any((source.kind == TOKENS) != self.tokens for source in self.files):
             raise ValueError("some of the sources are texts and some are .npy of tokens; prepare them apart")
-        if self.tokens and (vocab is None or vocab < 2):
-            raise ValueError(f"tokens in {self.files[0].path} need their vocabulary size, a whole number above 1, as vocab")
+        if self.tokens and (vocab is None or not 2 <= vocab <= LARGEST_VOCAB):
+            few = f"a whole number above 1 and at most {LARGEST_VOCAB:,}"
+            raise ValueError(f"tokens in {self.files[0].path} need their vocabulary size, {few}, as vocab")
         if not self.tokens and vocab is not None:
             raise ValueError("a vocabulary size is only for .npy of tokens; for texts and images it comes with the tokenizer")
         self.shape: tuple[int, ...] = () if frame is None else frame_shape(next(find_images(self.files[0].path)).path, frame)
@@ -111,9 +115,14 @@ class Sources:
         """A document per image."""
         found = find_images(source.path)
         read = sum(image.size for image in islice(found, start.offset))
-        for place, (image, pixels) in enumerate(ahead(self._pixels, found, THREADS, 2 * THREADS), start.offset + 1):
+        for place, (image, pixels) in enumerate(ahead(self._pixels, found, THREADS, self._most), start.offset + 1):
             read += image.size
             yield Piece(pixels, True, True, Position(start.file, place), read, sub_folder(image.path, source.path))
+
+    @property
+    def _most(self) -> int:
+        """Images that are read ahead."""
+        return max(1, min(2 * THREADS, ROOM // int(np.prod(self.shape))))
 
     def _pixels(self, image: Found) -> np.ndarray:
         return read_image(image.path, self.frame or Frame(), self.shape)
@@ -132,7 +141,7 @@ class Sources:
         count = sum(1 for path in found for _ in find_images(path))
         step = max(1, -(-count * int(np.prod(self.shape)) // most))  # every how manieth image
         every = islice((image for path in found for image in find_images(path)), 0, None, step)
-        return (pixels for _, pixels in ahead(self._pixels, every, THREADS, 2 * THREADS))
+        return (pixels for _, pixels in ahead(self._pixels, every, THREADS, self._most))
 
     def texts(self, most: int, files: int | None = None) -> Iterator[str]:
         """About `most` characters, from the start of each of the first `files` files in equal shares."""
@@ -147,7 +156,7 @@ class Sources:
 
     def row_length(self) -> int | None:
         """L where the tokens come in rows (N, L)."""
-        shapes = {_open_tokens(source).shape[1:] for source in self.files} if self.tokens else {()}
+        shapes = {open_tokens(source.path).shape[1:] for source in self.files} if self.tokens else {()}
         if len(shapes) > 1:
             raise ValueError("the .npy files have rows of different lengths; prepare them apart")
         shape = shapes.pop()
@@ -165,7 +174,8 @@ def _find(name: str | Path) -> list[Source]:
         return [Source(Path(name), name, HUB, 0, 0)]
     path = Path(name)
     if path.is_dir():
-        paths = sorted((p for p in path.rglob("*") if p.is_file() and _kind(p)), key=lambda p: p.relative_to(path).parts)
+        files = (Path(entry.path) for entry in walk(path, lambda folder: not folder.is_symlink()))
+        paths = [file for file in files if file.is_file() and _kind(file)]
         if not paths and next(find_images(path), None) is not None:
             raise ValueError(f"{path} holds images; name a tokenizer of images, such as patches:512 or pixels:16")
         if not paths:
@@ -184,7 +194,7 @@ def _find(name: str | Path) -> list[Source]:
 
 def _find_pictures(name: str | Path) -> list[Source]:
     path = Path(name)
-    if not path.exists():
+    if not path.is_file() and not path.is_dir():
         raise ValueError(f"there is no file or folder {path}; name an image or a folder of images")
     count, size, changed = summary(path)
     if not count or (path.is_file() and not is_image(path)):
@@ -313,7 +323,7 @@ def _lines(source: Source, offset: int) -> Iterator[tuple[Any, int, int, int]]:
 
 def _json(line: bytes, source: Source, offset: int) -> Any:
     try:
-        return json.loads(line.removeprefix(BOM) if offset == 0 else line)
+        return parse_json(line.removeprefix(BOM) if offset == 0 else line)
     except ValueError as error:  # not UTF-8, or not JSON
         raise ValueError(f"the line at byte {offset} of {source.path} is not JSON; each line must be one object") from error
 
@@ -324,6 +334,8 @@ def _rows(source: Source, offset: int) -> Iterator[tuple[Any, int, int, int]]:
     except ImportError as error:
         raise ImportError("data sets of the hub need datasets: pip install 'glauber[text]'") from error
     name, _, config = source.name.removeprefix(HUB).partition(":")
+    if not hub_answers():
+        raise ValueError(f"the hub does not answer, so the data set {name!r} cannot be read; check the network")
     try:
         rows = datasets.load_dataset(name, config or None, split="train", streaming=True)
     except Exception as error:  # the hub client has many kinds of failure, all of them the same to the user
@@ -375,20 +387,17 @@ def _decode(data: bytes, source: Source, offset: int) -> str:
         raise ValueError(f"{source.path} is not UTF-8 at byte {place}; convert it, for example with iconv -t UTF-8") from error
 
 
-def _open_tokens(source: Source) -> np.ndarray:
+def open_tokens(path: str | Path) -> np.ndarray:
     """(N,) or (N, L) of whole numbers, mapped and not read."""
-    try:
-        tokens: np.ndarray = np.load(source.path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise ValueError(f"{source.path} is damaged, or not an array of numbers that numpy saved") from error
+    tokens = read_array(path)
     if tokens.dtype.kind not in "iu" or tokens.ndim not in (1, 2) or not tokens.size:
-        raise ValueError(f"{source.path} must hold whole numbers of shape (N,) or (N, L), not {tokens.dtype} {tokens.shape}")
+        raise ValueError(f"{path} must hold whole numbers of shape (N,) or (N, L), not {tokens.dtype} {tokens.shape}")
     return tokens
 
 
 def _tokens(source: Source, start: Position, vocab: int) -> Iterator[Piece]:
     """A document per row, or the only one in pieces."""
-    tokens = _open_tokens(source)
+    tokens = open_tokens(source.path)
     step = PIECE if tokens.ndim == 1 else max(1, PIECE // tokens.shape[1])
     for offset in range(start.offset, len(tokens), step):
         block = np.array(tokens[offset : offset + step])

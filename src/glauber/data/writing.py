@@ -1,12 +1,13 @@
 """Files that are there whole or not at all, and disks that are full."""
 
 import errno
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from glauber.runtime import files
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """The disk, the user's share of it, or the largest file allowed."""
@@ -39,24 +40,30 @@ def whole_lines(path: Path) -> bytes:
     return content[: content.rfind(b"\n") + 1]
 
 
+class DiskFullError(OSError):
+    """Said in a sentence already."""
+
+
 @contextmanager
 def disk_full_said(folder: Path, then: str) -> Iterator[None]:
     """A full disk, behind whatever error, is one sentence that ends in what to do when there is space."""
     try:
         yield
+    except DiskFullError:
+        raise
     except OSError as error:
         cause: BaseException | None = error
         while cause is not None and getattr(cause, "errno", None) not in FULL:
             cause = cause.__cause__
         if cause is None:
             raise
-        raise OSError(f"the disk of {folder} is full; free some space and {then}") from error
+        raise DiskFullError(f"the disk of {folder} is full; free some space and {then}") from error
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """An object, as `write` left it."""
     try:
-        found = json.loads(path.read_text())
+        found = files.read_json(path)
     except (OSError, ValueError) as error:
-        raise ValueError(f"{path} cannot be read as JSON; it is damaged") from error
+        raise ValueError(f"{path} cannot be read as JSON; it is damaged ({error})") from error
     return found if isinstance(found, dict) else {}

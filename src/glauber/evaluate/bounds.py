@@ -6,16 +6,17 @@ For the reversal chain q is the forward process's own posterior. For the heat-ba
 the posterior that redraws the site at each visit, q(X_{t,i} | x_0) = S 1[x_{0,i}] + (1-S) π; never tighter.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from glauber.chain import kernels
 from glauber.conditional import Conditional, Reader, StepLaw
-from glauber.process import Process
+from glauber.process import Process, Tokens
 from glauber.process.draws import Generator, uniform
+from glauber.runtime.progress import watched
 
 ROWS = 64  # sequences sent through the network at once
 NUMBERS = 2**24  # of one law (rows, b, V) in float64; a step has some ten of them
@@ -34,7 +35,7 @@ class Bound(NamedTuple):
 def bound(
     conditional: Conditional | StepLaw,
     process: Process,
-    x0: Tensor,
+    x0: Tokens,
     kernel: str = "reversal",
     draws: int = 8,
     generator: Generator | None = None,
@@ -53,7 +54,7 @@ def bound(
 def row_bounds(
     conditional: Conditional | StepLaw,
     process: Process,
-    x0: Tensor,
+    x0: Tokens,
     names: Sequence[str] = ("reversal",),
     draws: int = 8,
     generator: Generator | None = None,
@@ -67,7 +68,7 @@ def row_bounds(
             and have no term: the bound is of the known tokens, by a chain that draws the others after them.
         progress: show a bar, from the third second on.
     """
-    process.check_tokens(x0)
+    x0 = process.check_tokens(x0)
     if len(x0) == 0:
         raise ValueError("a bound needs at least one row")
     if draws < 1:
@@ -80,7 +81,8 @@ def row_bounds(
         return _read(conditional, process, x0, known, progress).repeat(len(names), 1)
     total = prior_divergence(process, x0, known).repeat(len(names), 1)
     size = max(1, min(ROWS, NUMBERS // (process.schedule.block * process.vocab)))
-    for k, start in _bar([(k, start) for k in range(draws) for start in range(0, len(x0), size)], progress):
+    parts = ((k, start) for k in range(draws) for start in range(0, len(x0), size))
+    for k, start in watched(parts, progress, draws * -(-len(x0) // size), "score", "batch", leave=False):
         if start == 0:
             t, updates = _times(process, known, k, draws, generator)
             x_next = process.corrupt(x0, t, generator).x_next
@@ -98,8 +100,9 @@ def _read(reader: Reader, process: Process, x0: Tensor, known: Tensor, progress:
     if not process.schedule.reading:
         raise ValueError("this model only reads: its bound is that of one sweep with keep 0 and order 'right'")
     size = max(1, min(ROWS, NUMBERS // (process.length * process.vocab)))
-    parts = _bar(list(zip(x0.split(size), known.split(size), strict=True)), progress)  # type: ignore[no-untyped-call]
-    return torch.cat([-torch.where(here, reader.rows(rows), 0.0).sum(1) for rows, here in parts])
+    parts = zip(x0.split(size), known.split(size), strict=True)  # type: ignore[no-untyped-call]
+    shown = watched(parts, progress, -(-len(x0) // size), "score", "batch", leave=False)
+    return torch.cat([-torch.where(here, reader.rows(rows), 0.0).sum(1) for rows, here in shown])
 
 
 def _times(process: Process, known: Tensor, k: int, draws: int, generator: Generator | None) -> tuple[Tensor, Tensor]:
@@ -162,12 +165,3 @@ def step_divergences(
 def divergence(q: Tensor, p: Tensor) -> Tensor:
     """KL(q ‖ p) over the last axis."""
     return torch.where(q > 0, q * (q / p).log(), 0.0).sum(-1)
-
-
-def _bar(items: Sequence[Any], progress: bool) -> Iterable[Any]:
-    if not progress:
-        return items
-    from tqdm.auto import tqdm
-
-    bar: Iterable[Any] = tqdm(items, desc="score", unit="batch", delay=2.0, leave=False, dynamic_ncols=True)
-    return bar

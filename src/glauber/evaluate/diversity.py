@@ -7,6 +7,8 @@ from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
 
+from glauber.runtime.progress import progress_bar
+
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")  # letters, with apostrophes between them
 PIECE = 2**20
 """Characters that are split into words at once."""
@@ -49,12 +51,10 @@ class Known:
     """
 
     def __init__(self, texts: Sequence[str], progress: bool = False):
-        from tqdm import tqdm
-
         self.numbers: dict[str, int] = {}
         self.documents: list[np.ndarray] = []
         total = sum(map(len, texts))
-        with tqdm(total=total, desc="training words", unit="B", unit_scale=True, disable=not progress, leave=False) as bar:
+        with progress_bar(progress, total, "training words", "B", unit_scale=True, leave=False) as bar:
             for text in texts:
                 parts = [np.zeros(0, np.uint32)]
                 for piece in pieces(text):

@@ -3,7 +3,9 @@
 import hashlib
 import os
 import struct
+import sys
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,9 @@ from torch.nn import functional as F
 from glauber.codec import ImageCodec
 from glauber.data.images import Frame, find_images, frame_shape, is_image, read_image
 from glauber.evaluate.inception import read_inception
+from glauber.runtime.files import NPY_HEADER, read_array, unpacked_size
+from glauber.runtime.memory import require_memory
+from glauber.runtime.progress import progress_bar
 
 SIDE = 299
 CHUNK = 64
@@ -60,11 +65,12 @@ def read_images(source: str | Path, grey: bool = False) -> Images:
 def _array(path: Path) -> Images:
     try:
         if path.suffix == ".npy":
-            images: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+            images = read_array(path)
         else:
-            with np.load(path, allow_pickle=False) as archive:
+            require_memory(unpacked_size(path), str(path), "give it as .npy, which is read piece by piece")
+            with np.load(path, allow_pickle=False, max_header_size=NPY_HEADER) as archive:
                 images = archive["images"]
-    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, EOFError, TypeError, RuntimeError, zlib.error, zipfile.BadZipFile) as error:
         raise ValueError(f'{path} is missing, damaged, or without images; it should be .npy, or .npz with "images"') from error
     good = images.dtype == np.uint8 and (images.ndim == 3 or (images.ndim == 4 and images.shape[3] == 3))
     if not good or 0 in images.shape:
@@ -119,10 +125,9 @@ class FeatureNetwork:
 
     def features(self, images: Images, store: "Store", progress: bool = False) -> "Features":
         """Of all images. What the store knows is taken from there; what is new is added chunk by chunk."""
-        from tqdm import tqdm
-
         rows, digest = [], hashlib.sha256()
-        with tqdm(total=images.number, desc=f"features of {images.source}"[:60], disable=None if progress else True) as bar:
+        shown = progress and sys.stderr.isatty()
+        with progress_bar(shown, images.number, f"features of {images.source}"[:60], "image") as bar:
             for chunk in images.chunks():
                 key = hashlib.sha256(f"{self.identity} {chunk.shape}".encode() + chunk.tobytes()).digest()
                 digest.update(f"{chunk.shape}".encode() + chunk.tobytes())

@@ -16,6 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from glauber.runtime.files import require_file
+
 FORMAT = "glauber image statistics 1"
 SUBSETS, SUBSET = 100, 1000
 
@@ -110,16 +112,20 @@ def unpacked(path: Path) -> Statistics:
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(path, "np") as file:
+        with safe_open(require_file(path), "np") as file:
             said = file.metadata() or {}
             if said.get("format") != FORMAT:
                 raise ValueError("other tensors")
             mean, values, scale = (file.get_tensor(name) for name in ("mean", "factor", "scale"))
+        if not all(np.isfinite(numbers).all() for numbers in (mean, values, scale)) or scale[0] > np.finfo(np.float32).max:
+            raise ValueError("numbers that are not finite")
+        if values.shape != (len(mean) * (len(mean) + 1) // 2,):
+            raise ValueError("a factor of another size")
         triangle = np.zeros((len(mean), len(mean)))
         triangle[np.triu_indices(len(mean))] = values.astype(np.float64) * scale[0]
         shape = tuple(map(int, said["shape"].split("x")))
         return Statistics(mean, triangle.T.copy(), int(said["number"]), said["hash"], said["features"], shape)
-    except (OSError, SafetensorError, ValueError, KeyError) as error:
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError, IndexError) as error:
         raise ValueError(f"{path} holds no statistics of images; make them by glauber evaluate IMAGES --out {path}") from error
 
 

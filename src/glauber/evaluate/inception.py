@@ -13,6 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from glauber.runtime.files import read_tensors, require_file, unpacked_size
+
+_ODD = (KeyError, TypeError, AttributeError, IndexError, EOFError, OverflowError, MemoryError, RecursionError)
+"""What a pickle of something else may lead to."""
 EPSILON = 1e-3  # of its normalisation
 PARTS = ("weight", "beta", "mean", "var")
 
@@ -131,22 +135,13 @@ def read_inception(path: Path) -> InceptionV3:
     """From .safetensors that `tools/inception.py` wrote, or from a published TorchScript archive, whose code is not run."""
     network = InceptionV3()
     try:
-        network.load_state_dict(folded(archived(path)) if zipfile.is_zipfile(path) else _tensors(path))
-    except (OSError, RuntimeError, ValueError, KeyError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
+        require_file(path)
+        network.load_state_dict(folded(archived(path)) if zipfile.is_zipfile(path) else read_tensors(path))
+    except (*_ODD, OSError, RuntimeError, ValueError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
         raise ValueError(
             f"{path} is missing, damaged, or not an InceptionV3 of 2015; docs/images.md says where to get one"
         ) from error
     return network.requires_grad_(False).eval()
-
-
-def _tensors(path: Path) -> dict[str, Tensor]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        return load_file(path)
-    except SafetensorError as error:
-        raise ValueError(f"{path} is not a safetensors file") from error
 
 
 def folded(state: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -169,6 +164,8 @@ def folded(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def archived(path: Path) -> dict[str, Tensor]:
     """The float32 tensors of a TorchScript archive by their names. The program in it is neither compiled nor run."""
+    if unpacked_size(path) > path.stat().st_size:
+        raise ValueError(f"{path} is packed, which no TorchScript archive is")
     with zipfile.ZipFile(path) as archive:
         index = next((name for name in archive.namelist() if name.count("/") == 1 and name.endswith("/data.pkl")), None)
         if index is None:

@@ -1,12 +1,12 @@
 """How well gaps were filled, beside the true filling."""
 
-import json
 import math
 from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from glauber.evaluate.judge import Judge, Ledger
+from glauber.runtime.files import json_lines
 
 
 class Fill(NamedTuple):
@@ -47,13 +47,11 @@ def given_both_sides(
 def read_fills(path: Path) -> list[Fill]:
     """Lines of JSON with "prefix", "fill", "truth", "suffix", and maybe "fill_tokens" and "truth_tokens"."""
     fills = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        if not line.strip():
-            continue
+    for number, record in json_lines(path):
         try:
-            record = json.loads(line)
             made = Fill(**{name: record[name] for name in Fill._fields if name in record or name not in Fill._field_defaults})
-            good = all(isinstance(part, str) for part in made[:4]) and made.truth.strip()
+            good = all(isinstance(part, str) for part in made[:4]) and made.truth.strip() != ""
+            good = good and all(tokens is None or isinstance(tokens, list) for tokens in made[4:])
         except (ValueError, KeyError, TypeError):
             good = False
         if not good:

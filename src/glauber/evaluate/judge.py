@@ -14,7 +14,7 @@ import math
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr
+from contextlib import AbstractContextManager, contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +24,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from glauber.data.writing import whole_lines
+from glauber.runtime.files import parse_json
+from glauber.runtime.hub import hub_answers
+from glauber.runtime.progress import progress_bar
 
 BATCH = {"cpu": 2**9, "cuda": 2**14}
 """Tokens that go through the judge at once, padding included; a CPU is no faster with more."""
@@ -194,7 +197,7 @@ class Ledger:
 
 
 def _read_line(line: bytes) -> tuple[str, Verdict]:
-    key, nll, tokens, characters, feature = json.loads(line)
+    key, nll, tokens, characters, feature = parse_json(line)
     made = None if feature is None else np.frombuffer(base64.b64decode(feature), "<f4")
     return str(key), Verdict(float(nll), int(tokens), int(characters), made)
 
@@ -233,6 +236,7 @@ def _load(name: str, causal: bool = True) -> tuple[Any, Any]:
         raise ImportError("a judge needs transformers: pip install 'glauber[eval]'") from error
     where, options = find_model(name)
     what = "a causal language model" if causal else "a model"
+    options |= {} if Path(where).exists() or hub_answers() else {"local_files_only": True}
     with _quiet(transformers):
         try:
             tokenizer = transformers.AutoTokenizer.from_pretrained(where, **options)
@@ -291,7 +295,5 @@ def _quiet(transformers: Any) -> Iterator[None]:
             log.enable_progress_bar()
 
 
-def _bar(total: int, label: str, progress: bool) -> Any:
-    from tqdm import tqdm
-
-    return tqdm(total=total, desc=label, unit=" tokens", unit_scale=True, disable=not progress, leave=False)
+def _bar(total: int, label: str, progress: bool) -> AbstractContextManager[Any]:
+    return progress_bar(progress, total, label, " tokens", unit_scale=True, leave=False)

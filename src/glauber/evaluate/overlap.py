@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from glauber.runtime.progress import progress_bar
+
 BASE, MIX = np.uint64(0xD1342543DE82EF95), np.uint64(0x9E3779B97F4A7C15)
 FIRST, LARGEST = 2**16, 2**22
 """The training text is read in chunks: the first is small, since it is searched from length 1 on; each next is larger."""
@@ -44,11 +46,9 @@ def longest_overlaps(train: np.ndarray, queries: Sequence[np.ndarray], progress:
     training text that are in a query, are made longer by one. A chunk of the training text starts from the shortest length
     that would be news. Exact, but for two different windows of one hash (a chance of about 10⁻⁵ for 10⁸ against 10⁶ windows).
     """
-    from tqdm import tqdm
-
     search = _Search(train, queries)
     begin, size = 0, FIRST
-    with tqdm(total=len(train), desc="overlap", unit="B", unit_scale=True, disable=not progress, leave=False) as bar:
+    with progress_bar(progress, len(train), "overlap", "B", unit_scale=True, leave=False) as bar:
         while begin < len(train):
             end = min(begin + size, len(train))
             search.chunk(begin, end)

@@ -1,10 +1,9 @@
 """Samples of text beside held-out real text: every figure for both."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,8 +13,10 @@ from glauber.evaluate.diversity import Known, distinct, mean_entropy, pooled_ent
 from glauber.evaluate.judge import Encoder, Judge, Ledger, find_model, perplexities
 from glauber.evaluate.mauve import FEWEST, mauve
 from glauber.evaluate.overlap import Overlap, characters, joined, longest_overlaps
+from glauber.runtime.files import read_json
 
 HEADER, SAMPLES = "header.json", "samples.json"
+Item = TypeVar("Item")
 AROUND = 60
 """Characters that are shown on either side of a passage of the training text."""
 
@@ -76,14 +77,21 @@ def _shards(path: Path, split: str) -> Texts:
 
 def _samples(path: Path) -> Texts:
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
+        said = read_json(path)
         made = Texts(str(path), list(said["texts"]), said.get("tokens"))
         good = all(isinstance(text, str) for text in made.texts)
+        good = good and (made.tokens is None or _are_rows(made.tokens, len(made.texts)))
     except (OSError, ValueError, KeyError, TypeError):
         good = False
     if not good:
-        raise ValueError(f'{path} has no "texts"; give what `glauber sample --out` wrote for a model of text')
+        raise ValueError(f'{path} has no "texts", or other "tokens"; give what `glauber sample --out` wrote for a text model')
     return _some(made)
+
+
+def _are_rows(tokens: Any, number: int) -> bool:
+    """Whether they are so many lists of whole numbers."""
+    same = isinstance(tokens, list) and len(tokens) == number and all(isinstance(row, list) for row in tokens)
+    return same and all(type(token) is int for row in tokens for token in row)
 
 
 def _some(texts: Texts) -> Texts:
@@ -114,7 +122,7 @@ def passages(texts: Sequence[str], length: int) -> list[str]:
     return [passage for passage in found if passage.strip()]
 
 
-def spread(passages: Sequence[str], number: int) -> list[str]:
+def spread(passages: Sequence[Item], number: int) -> list[Item]:
     """At most `number` of them, from all parts alike."""
     if len(passages) <= number:
         return list(passages)
@@ -213,7 +221,8 @@ def _mauve(report: dict[str, Any], features: dict[str, np.ndarray], name: str) -
     number = min(map(len, features.values()))
     if number >= FEWEST:
         for side in ("samples", "reference"):
-            report[side]["mauve"] = mauve(features[side][:number], features["rest"])._asdict() | {"features": name}
+            found = mauve(features[side][:number], features["rest"][:number])
+            report[side]["mauve"] = found._asdict() | {"features": name}
 
 
 def _tokens(
@@ -242,15 +251,16 @@ def _compare(report: dict[str, Any], sides: dict[str, list[str]], train: Texts, 
         at += len(texts)
         report[name] |= {"known_letters": known.letters_share(texts), "known_triples": known.triples_share(texts)}
         report[name]["overlap"] = {
-            "characters": _lengths(by_characters[here]),
-            "words": _lengths(by_words[here]),
+            "characters": lengths(by_characters[here]),
+            "words": lengths(by_words[here]),
             "nearest": _nearest(texts, by_characters[here], array),
         }
 
 
-def _lengths(overlaps: Sequence[Overlap]) -> dict[str, Any]:
-    lengths = [overlap.length for overlap in overlaps]
-    return {"mean": float(np.mean(lengths)), "max": max(lengths), "all": lengths}
+def lengths(overlaps: Sequence[Overlap]) -> dict[str, Any]:
+    """Of the longest shared run of each."""
+    each = [overlap.length for overlap in overlaps]
+    return {"mean": float(np.mean(each)), "max": max(each), "all": each}
 
 
 def _nearest(texts: Sequence[str], overlaps: Sequence[Overlap], train: np.ndarray) -> dict[str, Any]:

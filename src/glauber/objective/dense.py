@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from glauber.conditional.adapters import Network
 from glauber.objective.cross_entropy import linear_cross_entropy
-from glauber.process import Process
+from glauber.process import Process, Tokens, as_tokens
 from glauber.process.draws import Generator, Keyed, inverse_cdf, uniform
 
 HOLES = 0.6
@@ -18,7 +18,7 @@ HOLES = 0.6
 def dense(
     network: Network,
     process: Process,
-    x0: Tensor,
+    x0: Tokens,
     any_order: bool = True,
     prompts: float = 0.25,
     labels: float = 0.0,
@@ -40,8 +40,7 @@ def dense(
         chunked: never hold all the logits (`linear_cross_entropy`), for a large vocabulary; needs a `Transformer`.
         check: look at the tokens first, which makes a GPU wait.
     """
-    if check:
-        process.check_tokens(x0)
+    x0 = process.check_tokens(x0) if check else as_tokens(x0)
     if not (0 <= prompts <= 1 and 0 <= labels <= 1):
         raise ValueError(f"prompts and labels are shares of the rows, in [0, 1], not {prompts} and {labels}")
     pi = process.noise.probs

@@ -5,14 +5,14 @@ from torch import Tensor
 
 from glauber.conditional.adapters import Network
 from glauber.objective.visit import visit
-from glauber.process import Process
+from glauber.process import Process, Tokens
 from glauber.process.draws import Generator
 
 
 def marginal(
     network: Network,
     process: Process,
-    x0: Tensor,
+    x0: Tokens,
     timesteps: int = 1,
     check: bool = True,
     generator: Generator | None = None,

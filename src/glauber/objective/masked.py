@@ -5,7 +5,7 @@ from torch import Tensor
 
 from glauber.conditional.adapters import Network
 from glauber.objective.dense import answers_loss
-from glauber.process import Process
+from glauber.process import Process, Tokens, as_tokens
 from glauber.process.draws import Generator, uniform
 
 MASKED = 0.15
@@ -15,7 +15,7 @@ MASKED = 0.15
 def masked(
     network: Network,
     process: Process,
-    x0: Tensor,
+    x0: Tokens,
     chunked: bool = False,
     check: bool = True,
     generator: Generator | None = None,
@@ -24,8 +24,7 @@ def masked(
 
     Arguments as for `dense`; the schedule plays no part, of the process only the vocabulary does.
     """
-    if check:
-        process.check_tokens(x0)
+    x0 = process.check_tokens(x0) if check else as_tokens(x0)
     hidden = uniform(x0.shape, generator, x0.device) < MASKED
     x = torch.where(hidden, process.noise.mask, x0)
     survival, t = (~hidden).double(), torch.zeros_like(x0[:, 0])

@@ -9,14 +9,14 @@ from torch import Tensor
 
 from glauber.conditional.adapters import Network
 from glauber.objective.dense import answers_loss
-from glauber.process import Process
+from glauber.process import Process, Tokens, as_tokens
 from glauber.process.draws import Generator
 
 
 def reading(
     network: Network,
     process: Process,
-    x0: Tensor,
+    x0: Tokens,
     chunked: bool = False,
     check: bool = True,
     generator: Generator | None = None,
@@ -28,7 +28,6 @@ def reading(
         check: look at the tokens first, which makes a GPU wait.
         generator: not needed, since nothing is drawn.
     """
-    if check:
-        process.check_tokens(x0)
+    x0 = process.check_tokens(x0) if check else as_tokens(x0)
     survival, t = torch.ones_like(x0, dtype=torch.float64), torch.zeros_like(x0[:, 0])
     return answers_loss(network, x0, t, survival, x0, process.noise.probs, chunked, len(x0))

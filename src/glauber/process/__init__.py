@@ -3,5 +3,6 @@
 from glauber.process.noise import NoiseLaw
 from glauber.process.process import Corruption, Process
 from glauber.process.schedule import ORDERS, Schedule
+from glauber.process.tokens import Mask, Tokens, as_array, as_mask, as_tokens
 
-__all__ = ["ORDERS", "Corruption", "NoiseLaw", "Process", "Schedule"]
+__all__ = ["ORDERS", "Corruption", "Mask", "NoiseLaw", "Process", "Schedule", "Tokens", "as_array", "as_mask", "as_tokens"]

@@ -45,6 +45,11 @@ class Keyed:
         left = self.rows.view(-1, number)[:, 1:].flatten()
         return Keyed(self.key, left - left // number - 1, self.total // number * (number - 1))
 
+    def shared(self) -> Tensor:
+        """() one float64 uniform in [0, 1), the same for all rows of the whole batch."""
+        self.draws += 1
+        return _hashed(_mix(self.key)[None] + _signed(self.draws * GOLDEN), _index(1, self.device))[0, 0]  # of the row -1
+
     def uniform(self, shape: Sequence[int]) -> Tensor:
         """Float64 uniforms in [0, 1), of shape (B, ...)."""
         if shape[0] != len(self.rows):

@@ -9,6 +9,7 @@ from torch import Tensor
 from glauber.process.draws import Generator, uniform
 from glauber.process.noise import NoiseLaw
 from glauber.process.schedule import Schedule
+from glauber.process.tokens import Tokens, as_tokens
 
 
 class Corruption(NamedTuple):
@@ -36,19 +37,18 @@ class Process:
     def vocab(self) -> int:
         return self.noise.vocab
 
-    def corrupt(self, x0: Tensor, t: int | Tensor, generator: Generator | None = None, check: bool = True) -> Corruption:
+    def corrupt(self, x0: Tokens, t: int | Tensor, generator: Generator | None = None, check: bool = True) -> Corruption:
         """Draw X_t directly from X_0 = x0, and X_{t+1} from it; each row has its own t.
 
         A site survives when every visit kept it, so p_j = 1 - ∏ Π_s(φ) over its visits s < t (the paper's appendix has
         1 - Π_s(φ) inside the product, which agrees only at ½).
 
         Args:
-            x0: (B, L) clean tokens.
+            x0: (B, L) clean tokens, also as an array or lists.
             t: (B,) or one number, in 0..T-1.
             check: look at x0 and t first, which makes a GPU wait; without it they must be right, and t (B,).
         """
-        if check:
-            self.check_tokens(x0)
+        x0 = self.check_tokens(x0) if check else as_tokens(x0)
         times = self.check_times(t, len(x0), self.schedule.steps - 1) if check else torch.as_tensor(t)
         schedule, noise = self.schedule, self.noise
         survival = schedule.survival(times)
@@ -66,15 +66,15 @@ class Process:
         alive = uniform(x0.shape, generator, x0.device) < survival
         return torch.where(alive, x0, self.noise.sample(x0.shape, generator))
 
-    def check_tokens(self, x: Tensor, mask: bool = False) -> None:
-        """Refuse anything but (B, L) int64 tokens 0..V-1 (V, the mask, where `mask` allows it)."""
+    def check_tokens(self, x: Tokens, mask: bool = False) -> Tensor:
+        """Tokens as (B, L) int64; anything but whole numbers 0..V-1 (V, the mask, where `mask` allows it) is refused."""
+        x = as_tokens(x) if isinstance(x, Tensor) else as_tokens(x).to(self.noise.probs.device)
         if x.dim() != 2 or x.shape[1] != self.length:
             raise ValueError(f"expected tokens of shape (rows, {self.length}), got {tuple(x.shape)}")
-        if x.dtype != torch.int64:
-            raise ValueError(f"tokens must be int64, not {x.dtype}")
         top = self.vocab if mask else self.vocab - 1
         if x.numel() and (int(x.min()) < 0 or int(x.max()) > top):
             raise ValueError(f"tokens must lie in 0..{top}; these span {int(x.min())}..{int(x.max())}")
+        return x
 
     def check_times(self, t: int | Tensor, rows: int, last: int) -> Tensor:
         """Times as (rows,) int64 on this process's device, refused outside 0..last."""

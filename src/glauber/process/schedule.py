@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+MOST = 2**22
+"""Steps of a schedule, and sites: more are never meant, and their tables would fill the memory."""
 ORDERS = ("left", "right", "random", "strided", "onward")
 
 
@@ -71,6 +73,8 @@ class Schedule:
         """
         if length < 1 or steps < 1:
             raise ValueError(f"length and steps must be at least 1, not {length} and {steps}")
+        if max(length, steps) > MOST:
+            raise ValueError(f"a schedule has at most {MOST:,} sites and steps, not {length:,} and {steps:,}")
         if block < 1 or length % block:
             raise ValueError(f"block must divide the length ({length}), and {block} does not")
         kappa = _keep_per_step(keep, length, steps)
@@ -207,7 +211,10 @@ def _order(order: str | Sequence[int] | Tensor, length: int, block: int, generat
 
 
 def _whole_numbers(order: Sequence[int] | Tensor) -> Tensor:
-    sites = torch.as_tensor(order)
+    try:
+        sites = torch.as_tensor(order)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise ValueError("an order is a name, or made of whole numbers, the sites") from error
     if sites.is_floating_point():
         raise ValueError("an order is made of whole numbers, the sites")
     return sites.long()

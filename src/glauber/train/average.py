@@ -12,15 +12,16 @@ Network = TypeVar("Network", bound=nn.Module)
 class Average(Generic[Network]):
     """A second copy of the network that follows it slowly: θ̄ ← θ̄ + (1 - d)(θ - θ̄).
 
-    d rises to `decay` with the number of updates n as (1 + n)/(10 + n), so that the random start is soon forgotten.
+    With a `warmup` d rises to `decay` with the number of updates n as (1 + n)/(10 + n), so that the random start is soon
+    forgotten; else it is `decay` from the first.
     """
 
-    def __init__(self, network: Network, decay: float):
-        self.network, self.decay, self.updates = copy.deepcopy(network).requires_grad_(False), decay, 0
+    def __init__(self, network: Network, decay: float, warmup: bool = True):
+        self.network, self.decay, self.warmup, self.updates = copy.deepcopy(network).requires_grad_(False), decay, warmup, 0
 
     def next_weight(self) -> float:
         """1 - d of the update to come, which is counted."""
-        decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
+        decay = min(self.decay, (1 + self.updates) / (10 + self.updates)) if self.warmup else self.decay
         self.updates += 1
         return 1 - decay
 

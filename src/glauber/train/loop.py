@@ -6,7 +6,7 @@ import numpy as np
 from torch import Tensor
 
 from glauber.conditional import Transformer
-from glauber.process import Process
+from glauber.process import Process, Tokens, as_tokens
 from glauber.train.recipe import TrainSpec
 from glauber.train.report import progress_bar
 from glauber.train.trainer import Trainer
@@ -24,22 +24,24 @@ class Trained(NamedTuple):
 def train(
     network: Transformer,
     process: Process,
-    tokens: Tensor,
+    tokens: Tokens,
     spec: TrainSpec,
     objective: str = "dense",
     progress: bool = False,
-    classes: Tensor | None = None,
+    classes: Tokens | None = None,
 ) -> Trained:
     """Train on the rows of `tokens` (N, L) and return the weights' running average. `spec.seed` decides all randomness.
 
     `classes` (N,) are those of the rows, for a network that has them.
     """
-    process.check_tokens(tokens)
-    trainer = Trainer(network, process, InMemory(tokens, classes), spec, objective)
+    tokens = process.check_tokens(tokens)
+    trainer = Trainer(network, process, InMemory(tokens, None if classes is None else as_tokens(classes)), spec, objective)
     losses: list[float] = []
     with progress_bar(trainer, progress) as show:
         while not trainer.done:
             losses.append(trainer.advance().item())
+            if (found := trainer.trouble()) is not None:
+                raise ValueError(f"{found[1]}; train anew with a lower rate than {spec.rate:g}")
             if trainer.step % SHOW_EVERY == 0 or trainer.done:
                 show(loss=f"{np.mean(losses[-SHOW_EVERY:]):.3f}")
     return Trained(trainer.average.network.eval(), losses)

@@ -153,6 +153,18 @@ def cut_like(value: Tensor, parameter: Tensor) -> Tensor:
     return distribute_tensor(value, parameter.device_mesh, parameter.placements, src_data_rank=None)
 
 
+def entire(value: Tensor) -> Tensor:
+    """A number that the processes may hold in parts, whole."""
+    full: Tensor = value.full_tensor() if hasattr(value, "full_tensor") else value
+    return full
+
+
+def own_part(value: Tensor) -> Tensor:
+    """What this process holds of a tensor."""
+    own: Tensor = value.to_local() if hasattr(value, "to_local") else value
+    return own.detach()
+
+
 def whole(network: Transformer, world: World) -> Transformer:
     """The network in one piece, on the CPU of the first process; the others help."""
     if not hasattr(next(network.parameters()), "full_tensor"):

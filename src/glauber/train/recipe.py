@@ -12,6 +12,8 @@ from glauber.conditional import TransformerConfig
 from glauber.process import NoiseLaw, Process, Schedule
 from glauber.train.parallel import KINDS
 
+OPTIMIZERS = ("adamw", "muon")
+
 
 @dataclass(frozen=True)
 class ProcessSpec:
@@ -46,7 +48,7 @@ class ProcessSpec:
 
 @dataclass(frozen=True)
 class TrainSpec:
-    """The optimiser's settings: AdamW, linear warm-up from 0, cosine decay, then constant."""
+    """The optimiser's settings: linear warm-up from 0, cosine decay, then constant."""
 
     steps: int
     batch: int
@@ -61,6 +63,8 @@ class TrainSpec:
     """Share of rows whose noise is labelled, for the dense loss (identity 9)."""
     read_every: int = 0
     """With a network that reads and the dense loss, every so-many-th row is learned in reading order; 0 for none."""
+    optimizer: str = "adamw"
+    """"adamw", or "muon" for the blocks' matrices and adamw for the other weights, at the same rate and decay."""
     rate: float = 1e-3
     """Peak learning rate."""
     final_rate: float = 1e-6
@@ -73,6 +77,8 @@ class TrainSpec:
     clip: float | None = None
     """Largest gradient norm; none for no clipping."""
     ema: float = 0.999
+    ema_warmup: bool = True
+    """Average over fewer steps at the beginning, so that the random start is soon forgotten."""
     precision: str = "fp32"
     """"fp32" or "bf16" (weights and optimiser stay fp32)."""
     seconds: float | None = None
@@ -103,6 +109,8 @@ class TrainSpec:
             raise ValueError(f"train.prompts and labels are shares of rows, in [0, 1], not {self.prompts} and {self.labels}")
         if self.samples < 0:
             raise ValueError(f"train.samples is 0 or more, not {self.samples}")
+        if self.optimizer not in OPTIMIZERS:
+            raise ValueError(f"train.optimizer is {' or '.join(OPTIMIZERS)}, not {self.optimizer!r}")
         if self.precision not in ("fp32", "bf16"):
             raise ValueError(f"train.precision is fp32 or bf16, not {self.precision!r}")
         if self.parallel not in KINDS:
@@ -142,7 +150,7 @@ class Recipe:
     with a masked language model, or one of the diffusions "mdlm", "sedd", "sedd-uniform", "udlm" and "plaid"."""
     objective: str = "dense"
     sampling: dict[str, Any] = field(default_factory=dict)
-    """Options of `run_chain`."""
+    """Options of `run_chain`; a `ban` of "end" is the codec's end of text, whichever token that is."""
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -160,8 +168,15 @@ class Recipe:
             return replace(self, objective=OWN_OBJECTIVE["mlm"], process=process, network=replace(self.network, reads=False))
         if (own := METHODS[self.method].objective) in DIFFUSIONS:  # their time is not the schedule's, and their noise their own
             process = replace(self.process, sweeps=1, keep=0.0, last_keep=None, noise="uniform")
-            return replace(self, objective=own, process=process, network=replace(self.network, reads=False), sampling={})
+            kept = {name: value for name, value in self.sampling.items() if name == "ban"}
+            return replace(self, objective=own, process=process, network=replace(self.network, reads=False), sampling=kept)
         return self
+
+    def with_end(self, end: int | None) -> "Recipe":
+        """The recipe for a codec with this end of text, if it has one."""
+        if self.sampling.get("ban") != "end":
+            return self
+        return replace(self, sampling=self.sampling | {"ban": [] if end is None else [end]})
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -176,6 +191,32 @@ def tiny() -> Recipe:
         network=TransformerConfig(vocab=2, length=1, width=32, layers=2, heads=2),
         process=ProcessSpec(keep="linear", noise="unigram"),
         train=TrainSpec(steps=200, batch=16, rate=3e-3, warmup=20, clip=1.0, ema=0.98, checkpoint_every=50, evaluate_every=100),
+    )
+
+
+def small() -> Recipe:
+    """Fits any data; minutes on a laptop's CPU. Half of the rows are read: that chain is the first to be learned."""
+    return Recipe(
+        name="small",
+        about="a network that fits any data; about five minutes on two CPU cores, for rows of 256 tokens",
+        tokens="those of the data",
+        network=TransformerConfig(vocab=2, length=1, width=96, layers=4, heads=3, cond=32, reads=True),
+        process=ProcessSpec(keep="linear", noise="unigram"),
+        train=TrainSpec(
+            steps=3000,
+            batch=8,
+            prompts=0.5,
+            labels=0.3,
+            read_every=2,
+            optimizer="muon",
+            rate=1e-2,
+            final_rate=1e-5,
+            warmup=50,
+            weight_decay=0.1,
+            clip=1.0,
+            ema=0.99,
+            checkpoint_every=250,
+        ),
     )
 
 
@@ -276,6 +317,9 @@ def faces() -> Recipe:
     )
 
 
+POSITIONS = "rotary positions in two dimensions are ours, since the paper names none"
+
+
 def _paper(vocab: int, grid: tuple[int, int] | None, width: int = 1024, heads: int = 16) -> TransformerConfig:
     return TransformerConfig(vocab, 1024, width, layers=24, heads=heads, conditioning="time", grid=grid)
 
@@ -290,9 +334,17 @@ def paper_owt() -> Recipe:
         process=ProcessSpec(sweeps=4, keep=0.5, noise="unigram"),
         objective="binary",
         train=TrainSpec(
-            steps=2_000_000, batch=64, timesteps=32, rate=1e-4, final_rate=1e-6, warmup=8000, decay=2_000_000, ema=0.9999
+            steps=2_000_000,
+            batch=64,
+            timesteps=32,
+            rate=1e-4,
+            final_rate=1e-6,
+            warmup=8000,
+            decay=2_000_000,
+            ema=0.9999,
+            ema_warmup=False,
         ),
-        sampling={"top_p": 0.8, "ban": [1], "truncate": "mixture"},  # 1 is T5's end of text
+        sampling={"top_p": 0.8, "ban": "end", "truncate": "mixture"},
     )
 
 
@@ -300,12 +352,21 @@ def paper_celebahq() -> Recipe:
     """The paper's image model on CelebA-HQ (section 4.2, appendix I.2)."""
     return Recipe(
         name="paper-celebahq",
-        about="the paper's model of 256×256 faces, CelebA-HQ: a VQGAN's 32×32 codes, Algorithm 1, scalar time",
+        about="the paper's model of 256×256 faces, CelebA-HQ: a VQGAN's 32×32 codes, Algorithm 1, scalar time; " + POSITIONS,
         tokens="8192 codes of a VQGAN that shrinks by 8",
         network=_paper(8192, (32, 32)),
         process=ProcessSpec(sweeps=4, keep=0.5, noise="uniform"),
         objective="binary",
-        train=TrainSpec(steps=1_450_000, batch=2048, rate=1e-4, final_rate=1e-6, warmup=8000, decay=1_000_000, ema=0.9999),
+        train=TrainSpec(
+            steps=1_450_000,
+            batch=2048,
+            rate=1e-4,
+            final_rate=1e-6,
+            warmup=8000,
+            decay=1_000_000,
+            ema=0.9999,
+            ema_warmup=False,
+        ),
         sampling={"top_p": 0.9, "temperature": [1.05, 1.0], "truncate": "mixture"},
     )
 
@@ -316,7 +377,7 @@ def paper_ffhq() -> Recipe:
     return replace(
         base,
         name="paper-ffhq",
-        about="the paper's model of 256×256 faces, FFHQ: a VQGAN's 32×32 codes, Algorithm 1, scalar time",
+        about="the paper's model of 256×256 faces, FFHQ: a VQGAN's 32×32 codes, Algorithm 1, scalar time; " + POSITIONS,
         train=replace(base.train, steps=3_000_000, decay=3_000_000),
         sampling={"top_p": 0.9, "truncate": "mixture"},
     )
@@ -335,6 +396,7 @@ def paper_800m() -> Recipe:
 
 RECIPES: dict[str, Callable[[], Recipe]] = {
     "tiny": tiny,
+    "small": small,
     "digits": digits,
     "novels": novels,
     "fashion": fashion,

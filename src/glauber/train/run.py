@@ -1,20 +1,21 @@
 """A training run in a folder: what crashes loses no more than the steps since the last checkpoint.
 
-RUN/config.json     the recipe and the data's hash
+RUN/config.json     what it is: the recipe, the data's hash and folder, the model it started from, a CPU's threads
+RUN/lock            held by the process that trains
 RUN/log.jsonl       a line every few steps
 RUN/tensorboard/    the same for TensorBoard, if asked for
 RUN/samples/        a few from each validation
 RUN/checkpoints/    the newest few
-RUN/model/          the averaged weights, as `glauber.load` takes them, once the run is done
+RUN/model/          the averaged weights, as `glauber.load` takes them, once the run is done; till then those of a checkpoint
 """
 
-import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -22,35 +23,32 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from glauber.baseline import DIFFUSIONS, network_of
-from glauber.conditional import Reader, Transformer, conditional_of
+from glauber.baseline import layout_of, network_of
+from glauber.conditional import CLASSIFIERS, Transformer
 from glauber.data import load_digits
-from glauber.data.writing import write
-from glauber.evaluate import bound
+from glauber.data.writing import disk_full_said
 from glauber.model import Model, load
-from glauber.process import Process, Schedule
+from glauber.process import Process
+from glauber.runs import CONFIG, checkpoints, going_on, step_of, write_frame
+from glauber.runtime.memory import require_memory
 from glauber.train.checkpoint import read_newest, write_checkpoint
+from glauber.train.folder import RunConfig, claimed, name_of, read_config, require_same
 from glauber.train.loop import InMemory
-from glauber.train.parallel import ALONE, Shared, World, whole
+from glauber.train.parallel import ALONE, World, whole
 from glauber.train.recipe import Recipe
-from glauber.train.report import cut_log, reports, summary_writer
-from glauber.train.samples import draw_samples, quick_schedule, require_pillow, write_samples
+from glauber.train.report import beside_the_bar, cut_log, last_validation, reports, summary_writer
+from glauber.train.samples import quick_schedule, require_pillow
+from glauber.train.settings import apply_settings
+from glauber.train.threads import settle_threads
 from glauber.train.trainer import Rows, Trainer
+from glauber.train.validation import own_process, validate
 
-# Of [train], on --resume.
-MAY_CHANGE = (
-    "steps",
-    "seconds",
-    "checkpoint_every",
-    "keep_checkpoints",
-    "evaluate_every",
-    "samples",
-    "tensorboard",
-    "parallel",
-)
 LOG_EVERY = 10
+FLOAT = 4  # bytes
+STATES, KEPT = 4, 4
+"""Numbers for each parameter while it is trained, and for each channel of each token and layer, at least: the weight, its
+gradient, its average and a moment; what the backward pass needs of attention and perceptron, in half precision if so be."""
 PATIENCE = 3.0  # seconds
-VALID_ROWS = 64
 Say = Callable[[str], None]
 
 
@@ -65,6 +63,7 @@ class Data(NamedTuple):
     codec: Any
     hash: str
     classes: tuple[str, ...] = ()
+    folder: Path | None = None
 
 
 class Outcome(NamedTuple):
@@ -84,49 +83,104 @@ def run(
     say: Say = print,
     world: World = ALONE,
 ) -> Outcome:
-    """Train `plan` on `data` in the folder `out`, or go on with what is there. Every process of `world` calls it."""
+    """Train `plan` on `data` in the folder `out`, or go on with the run there. Every process of `world` calls it.
+
+    Args:
+        init: a model whose weights the run starts from; on going on, the one that it started from if not given.
+    """
     plan = fit(plan, data)
     say = say if world.first else _silence
     world.together(lambda: check_plan(plan, data, world))
-    world.together(lambda: _claim(out, plan, data, resume) if world.first else None)
-    trainer, process = world.together(lambda: _trainer(plan, data, init, say, world))
-    if resume and (newest := world.together(lambda: read_newest(out / "checkpoints", world, trainer.empty))) is not None:
+    begun = world.together(lambda: read_config(out) if resume else None)
+    init = name_of(init) if init is not None else begun.init if begun is not None else None
+    with claimed(out, RunConfig(plan, data.hash, data.folder, init), resume, world), disk_full_said(out, "go on with --resume"):
+        return _run(plan, data, out, init, say, world)
+
+
+def _run(plan: Recipe, data: Data, out: Path, init: str | None, say: Say, world: World) -> Outcome:
+    """From the newest checkpoint, or the start, to the end or a signal."""
+    started = bool(checkpoints(out / "checkpoints"))
+    trainer, process = world.together(lambda: _trainer(plan, data, None if started else init, say, world))
+    settle_threads(trainer, out / CONFIG, say)
+    if (newest := world.together(lambda: read_newest(out / "checkpoints", world, trainer.empty))) is not None:
         tensors, numbers, complaints = newest
         for complaint in complaints:
             say(f"{complaint}; using the one before it")
         trainer.load_state(tensors, numbers)
         say(f"going on from step {trainer.step}")
+
+    def finished(network: Transformer, since: dict[str, Any]) -> Model:
+        about = {"recipe": plan.name, **since, "data": data.hash}
+        about |= {"classes": list(data.classes)} if plan.network.classes else {}
+        return Model(network, own_process(plan, process), data.codec, plan.objective, plan.sampling, about)
+
     world.together(lambda: cut_log(out / "log.jsonl", trainer.step) if world.first else None)
+    frame = finished(trainer.average.network, {})
+    world.together(lambda: _frame(out, frame) if world.first else None)
     model = Model(trainer.average.network, process, data.codec, plan.objective, plan.sampling)
-    if plan.train.samples and quick_schedule(model) is None:
+    own = process if trainer.sharded else own_process(plan, process)
+    shown = Model(trainer.average.network, own, data.codec, plan.objective, plan.sampling)
+    if plan.train.samples and quick_schedule(shown) is None:
         say(f"no samples while it trains: this model must go all {process.schedule.steps:,} steps of its own chain for each")
+    look = partial(validate, trainer, model, shown, data.valid, data.counts, out, partial(beside_the_bar, say))
     with _stop_signals(world) as stopped:
-        _loop(trainer, model, data, out, stopped)
+        _loop(trainer, look, out, stopped)
         _save(trainer, out)
     if not trainer.done:
-        say(f"stopped at step {trainer.step}; nothing is lost, go on with --resume")
+        say(f"stopped at step {trainer.step}; nothing is lost, go on with: {going_on(out)}")
         return Outcome(trainer.step, False, None)
-    about = {"recipe": plan.name, "steps": trainer.step, "seconds": round(trainer.seconds, 1), "data": data.hash}
-    about |= {"classes": list(data.classes)} if plan.network.classes else {}
-    network = whole(trainer.average.network, world).eval()
-    model = Model(network, own_process(plan, process), data.codec, plan.objective, plan.sampling, about)
+    since: dict[str, Any] = {"steps": trainer.step, "seconds": round(trainer.seconds, 1)}
+    since |= {"metrics": found} if world.first and (found := last_validation(out / "log.jsonl")) else {}
+    model = finished(whole(trainer.average.network, world).eval(), since)
     saved = world.together(lambda: model.save(out / "model", overwrite=True) if world.first else None)
     return Outcome(trainer.step, True, saved)
 
 
-def own_process(plan: Recipe, process: Process) -> Process:
-    """The chain that a model runs unless told: it reads if it has learned to, which is best and takes one pass over a row."""
-    return reading_process(process) if plan.train.read_every and plan.network.reads and plan.objective == "dense" else process
+def resumed(out: Path, settings: Mapping[str, Any], name: str | None = None, folder: Path | None = None) -> tuple[Recipe, Data]:
+    """The recipe and the data of the run in a folder, as it was begun but for these settings.
+
+    Args:
+        name: of the recipe, which must be the run's.
+        folder: where the data is now, if it has moved.
+    """
+    begun = read_config(out)
+    if name not in (None, begun.recipe.name):
+        raise ValueError(f"the run in {out} is of the recipe {begun.recipe.name}, not {name}; leave --recipe out")
+    plan = apply_settings(begun.recipe, settings)
+    require_same(out, begun.recipe, plan)
+    if folder is None and begun.data is not None and not begun.data.is_dir():
+        raise ValueError(f"the data of the run in {out} was in {begun.data}, which is gone; say with --data where it is now")
+    folder = folder or begun.data
+    if folder is None and plan.name != "digits":
+        raise ValueError(f"the run in {out} does not say where its data is; say it with --data")
+    return plan, digits_data() if folder is None else shards_data(folder)
 
 
-def reading_process(process: Process) -> Process:
-    """One sweep in reading order, with the same noise."""
-    return Process(Schedule.round_robin(process.length, process.length, 0.0, "right"), process.noise)
+def _require_room(plan: Recipe, world: World) -> None:
+    """Refuse a network or a batch that the memory cannot hold: each process makes all weights, and then trains its share."""
+    parameters = layout_of(plan.objective, plan.network).parameters
+    then = "set network.layers, network.width or train.batch lower"
+    require_memory(FLOAT * parameters, f"a network of {parameters:,} parameters", then)
+    ours = world.rows(plan.train.batch, plan.train.accumulate)
+    shares = world.size if plan.train.parallel == "fsdp" else 1
+    times = plan.train.timesteps if plan.objective in CLASSIFIERS else 1
+    sites = (ours.stop - ours.start) // plan.train.accumulate * times * plan.network.length
+    needed = FLOAT * (STATES * parameters / shares + KEPT * sites * plan.network.width * plan.network.layers)
+    what = f"training {parameters:,} parameters, {sites:,} tokens at a time,"
+    require_memory(needed, what, f"{then}, or train.accumulate higher", world.device)
+
+
+def _frame(out: Path, model: Model) -> None:
+    """What a model has beside its weights, so that the checkpoints of a run that was stopped are models, too."""
+    weights = {name for name, _ in model.named_parameters()}
+    rest = {name: tensor for name, tensor in model.state_dict().items() if name not in weights}
+    write_frame(out / "checkpoints", model.config(), rest)
 
 
 def fit(plan: Recipe, data: Data) -> Recipe:
-    """The recipe as its method has it, with the network in the size of the data, told its classes if it can be."""
-    plan, grid = plan.by_method(), getattr(data.codec, "grid", None)
+    """The recipe as its method has it, with the network in the size of the data, told its classes if it can be, and the token
+    that is the end of a text there."""
+    plan, grid = plan.by_method().with_end(getattr(data.codec, "end", None)), getattr(data.codec, "grid", None)
     classes = len(data.classes) if plan.objective == "dense" and not plan.network.reads else 0
     return replace(plan, network=replace(plan.network, vocab=data.vocab, length=data.length, grid=grid, classes=classes))
 
@@ -150,7 +204,7 @@ def shards_data(folder: Path) -> Data:
     shards.verify()
     counts = torch.from_numpy(np.array(shards.counts))
     rows = shards.rows("train"), shards.rows("valid")
-    return Data(*rows, shards.vocab, shards.length, counts, shards.codec, shards.hash, shards.classes)
+    return Data(*rows, shards.vocab, shards.length, counts, shards.codec, shards.hash, shards.classes, folder.resolve())
 
 
 def check_plan(plan: Recipe, data: Data, world: World = ALONE) -> None:
@@ -161,43 +215,12 @@ def check_plan(plan: Recipe, data: Data, world: World = ALONE) -> None:
             raise ValueError("train.read_every needs a network that reads; set network.reads=true")
         if (rows := (ours.stop - ours.start) // plan.train.accumulate) % every:
             raise ValueError(f"train.read_every is {every}, which does not divide the {rows} rows that are computed together")
+    _require_room(plan, world)
+    plan.process.build(data.vocab, data.length, data.counts)
     if plan.train.tensorboard:
         summary_writer()
     if plan.train.samples:
         require_pillow(data.codec)
-
-
-def _claim(out: Path, plan: Recipe, data: Data, resume: bool) -> None:
-    """Make the folder ours, or check that it is the same run."""
-    config = out / "config.json"
-    ours = json.loads(json.dumps({"recipe": plan.to_dict(), "data": data.hash}))
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"{out} is a file; name a folder with --out")
-    if config.is_file():
-        if not resume:
-            raise ValueError(f"{out} holds a run already; go on with it by --resume, or name another folder with --out")
-        theirs = json.loads(config.read_text())
-        if theirs["data"] != ours["data"]:
-            raise ValueError(f"the run in {out} was trained on other data; name another folder with --out")
-        if (name := _difference(theirs["recipe"], ours["recipe"])) is not None:
-            raise ValueError(f"the run in {out} has another {name}; resume with the same settings, or name another folder")
-    elif out.is_dir() and any(out.iterdir()):
-        raise ValueError(f"{out} is not empty and holds no run; name another folder with --out")
-    out.mkdir(parents=True, exist_ok=True)
-    write(config, (json.dumps(ours, indent=2) + "\n").encode())
-
-
-def _difference(old: dict[str, Any], new: dict[str, Any]) -> str | None:
-    """The first setting that differs and must not."""
-    for part, value in new.items():
-        if not isinstance(value, dict):
-            if old.get(part) != value:
-                return part
-            continue
-        for name in value:
-            if old.get(part, {}).get(name) != value[name] and not (part == "train" and name in MAY_CHANGE):
-                return f"{part}.{name}"
-    return None
 
 
 def _silence(words: str) -> None:
@@ -242,59 +265,51 @@ def _start_from(network: Transformer, other: Model, say: Say) -> None:
         say(f"made anew, since the tokens or classes differ: {', '.join(remade)}")
 
 
-def _loop(trainer: Trainer, model: Model, data: Data, out: Path, stopped: list[int]) -> None:
+def _loop(trainer: Trainer, look: Callable[[], dict[str, float]], out: Path, stopped: list[int]) -> None:
     spec, world, stop = trainer.spec, trainer.world, False
     with reports(trainer, out) as tell:
         losses: list[torch.Tensor] = []
         since, tokens = time.perf_counter(), 0
         while not trainer.done and not stop:
             losses.append(trainer.advance())
-            trainer.seconds, stop = world.agree(trainer.seconds, bool(stopped))
-            tokens += spec.batch * data.length
+            lost = trainer.device.type == "cpu" and trainer.trouble() is not None  # a GPU is not waited for at each step
+            trainer.seconds, stop = world.agree(trainer.seconds, bool(stopped) or lost)
+            tokens += spec.batch * trainer.process.length
             validate = trainer.step % spec.evaluate_every == 0 or trainer.done
             if trainer.step % LOG_EVERY == 0 or validate:
                 began = time.perf_counter()
+                _require_finite(trainer, out)
                 loss, now = world.mean(torch.stack(losses).mean()).item(), time.perf_counter()
                 trainer.seconds, _ = world.agree(trainer.seconds + now - began, False)  # a GPU runs behind; here we wait for it
                 validate = validate or trainer.done
                 record = {"step": trainer.step, "loss": loss, "tokens_per_second": tokens / (now - since), "rate": trainer.rate}
                 losses, since, tokens = [], now, 0
                 if validate:
-                    record |= _validate(trainer, model, data, out)
+                    record |= look()
                     since = time.perf_counter()
                 tell(record | {"seconds": trainer.seconds})
             if trainer.step % spec.checkpoint_every == 0 and not trainer.done:
                 _save(trainer, out)
 
 
-def _validate(trainer: Trainer, model: Model, data: Data, out: Path) -> dict[str, float]:
-    """The bound on held-out rows, in bits per token, of the averaged network on the chain that it is trained for, and of
-    reading if it learns that; and samples from it. No clock runs meanwhile."""
-    world, process = trainer.world, model.process
-    other = DIFFUSIONS.get(model.objective)
-    alone = other is not None or process.schedule.reading or model.objective == "reading"  # with a cache or a way of its own
-    network = model.network if alone else Shared(model.network, world)
-    conditional = conditional_of(model.objective, network, process) if other is None else None
-    shared_out = alone and trainer.sharded  # no process could read alone
-    if trainer.spec.samples and not shared_out and (schedule := quick_schedule(model)) is not None:
-        tokens = draw_samples(model, conditional, schedule, trainer.spec.samples)
-        world.together(lambda: write_samples(model, tokens, out / "samples", trainer.step) if world.first else None)
-    if len(data.valid) == 0 or model.objective == "masked":  # whose chain has no bound that tells anything
-        return {}
-    rows = torch.from_numpy(data.valid[np.arange(min(VALID_ROWS, len(data.valid)))]).to(trainer.device)
-    generator = torch.Generator().manual_seed(0)
-    nats = {}
-    if conditional is None:
-        with model.evaluating():
-            nats[""] = DIFFUSIONS[model.objective].bound(model.network, process, rows, 8, generator).mean().item()
-    else:
-        nats[""] = bound(conditional, process, rows, draws=8, generator=generator).mean
-    if trainer.spec.read_every and model.objective == "dense":  # then the model will read unless told otherwise
-        nats["_read"] = bound(Reader(model.network), reading_process(process).to(trainer.device), rows, draws=1).mean
-    return {f"valid_bits_per_token{how}": value / (np.log(2) * data.length) for how, value in nats.items()}
+def _require_finite(trainer: Trainer, out: Path, state: bool = False) -> None:
+    """Stop all processes where a loss or a gradient, or with `state` a weight, is not finite; what is on the disk stays."""
+    world = trainer.world
+    found = [trouble for trouble in world.gather(trainer.trouble(state)) if trouble is not None]
+    if found:
+        world.together(lambda: _give_up(min(found)[1], trainer.spec.rate, out) if world.first else None)
+
+
+def _give_up(what: str, rate: float, out: Path) -> None:
+    kept = checkpoints(out / "checkpoints")
+    where = f"the checkpoint of step {step_of(kept[-1])} is good" if kept else "no checkpoint was written yet"
+    again = f"{going_on(out)} --set train.rate={min(rate / 10, 1e-3):.3g}"
+    raise ValueError(f"{what}; {where}, {'go on from it' if kept else 'begin again'} with a lower rate: {again}")
 
 
 def _save(trainer: Trainer, out: Path) -> None:
+    """A checkpoint, unless what it would hold is worth nothing."""
+    _require_finite(trainer, out, state=True)
     write_checkpoint(out / "checkpoints", *trainer.state(), trainer.spec.keep_checkpoints, trainer.world, trainer.sharded)
 
 

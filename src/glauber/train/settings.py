@@ -4,15 +4,20 @@ import dataclasses
 import difflib
 import json
 import sys
+import textwrap
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from glauber.train.recipe import OWN_OBJECTIVE, Recipe
+from glauber.conditional import TransformerConfig
+from glauber.runtime.files import parse_json, read_bytes
+from glauber.train.recipe import OWN_OBJECTIVE, ProcessSpec, Recipe, TrainSpec
 
 Config = TypeVar("Config")
+LARGEST = 2**20
+"""Bytes of a file of settings."""
 
 
 def apply_settings(plan: Recipe, settings: Mapping[str, Any]) -> Recipe:
@@ -35,7 +40,7 @@ def parse_settings(words: Sequence[str]) -> dict[str, Any]:
         if not equals or not name:
             raise ValueError(f"a setting reads name=value, e.g. train.steps=100, not {word!r}")
         try:
-            settings[name.strip()] = json.loads(text)
+            settings[name.strip()] = parse_json(text)
         except ValueError:
             settings[name.strip()] = None if text == "none" else text
     return settings
@@ -44,10 +49,24 @@ def parse_settings(words: Sequence[str]) -> dict[str, Any]:
 def read_settings(path: Path) -> dict[str, Any]:
     """The settings of a TOML file; its tables are the dots in the names."""
     try:
-        tables = tomllib.loads(path.read_text())
-    except (OSError, ValueError) as error:
+        tables = tomllib.loads(read_bytes(path, LARGEST).decode())
+    except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{path} cannot be read as TOML: {error}") from error
+    return flat(tables)
+
+
+def flat(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested tables as settings: the names with dots."""
     return dict(_flatten(tables))
+
+
+def recipe_of(said: Mapping[str, Any]) -> Recipe:
+    """The inverse of `Recipe.to_dict`, also through JSON. What an older version did not say has its default."""
+    bare = Recipe("", "", "", TransformerConfig(vocab=2, length=1), ProcessSpec(), TrainSpec(steps=1, batch=1))
+    settings, names = flat(said), _names(bare)
+    for name in settings:
+        _require_known(bare, name, names)
+    return _replace(bare, settings)
 
 
 def _flatten(tables: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
@@ -101,7 +120,7 @@ def _same_kind(kind: Any, new: Any, name: str) -> Any:
     new, kinds = tuple(new) if isinstance(new, list) else new, get_args(kind) if isinstance(kind, UnionType) else (kind,)
     if not any(_fits(one, new) for one in kinds):
         wanted = " or ".join(_WORDS[get_origin(one) or one] for one in kinds)
-        raise ValueError(f"{name} is {wanted}, not {json.dumps(new, default=str)}")
+        raise ValueError(f"{name} is {wanted}, not {textwrap.shorten(json.dumps(new, default=str), 100)}")
     return float(new) if type(new) is int and int not in kinds else new
 
 
@@ -122,4 +141,4 @@ def _fits(kind: Any, value: Any) -> bool:
     if get_origin(kind) is tuple and type(value) is tuple:
         first, *rest = get_args(kind)
         return (rest == [...] or len(value) == 1 + len(rest)) and all(_fits(first, each) for each in value)
-    return type(value) is (get_origin(kind) or kind)
+    return type(value) is (get_origin(kind) or kind) and (kind is not int or abs(value) < 2**64)

@@ -16,8 +16,9 @@ from glauber.conditional import CLASSIFIERS, Transformer, require_classifiable
 from glauber.process import Process
 from glauber.process.draws import Keyed, digest
 from glauber.train.average import Average
+from glauber.train.muon import Muon, make_optimizers
 from glauber.train.order import shuffled
-from glauber.train.parallel import ALONE, World, cut_like, distribute, part_of_step
+from glauber.train.parallel import ALONE, World, cut_like, distribute, entire, own_part, part_of_step
 from glauber.train.recipe import TrainSpec
 
 UNTOLD = 0.1
@@ -36,8 +37,8 @@ class Trainer:
     """The network, its average, its optimiser and where they stand.
 
     `advance` makes one step. `state` and `load_state` carry everything that the next step depends on, so that a run which was
-    stopped and one which was not have the same weights to the bit. In a `world` of several processes each trains on its share
-    of every batch.
+    stopped and one which was not have the same weights, to the bit where the machine adds in the same order both times. In a
+    `world` of several processes each trains on its share of every batch.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class Trainer:
         if objective in CLASSIFIERS:
             require_classifiable(process)
         self.world, self.ours = world, world.rows(spec.batch, spec.accumulate)
-        self.average = Average(network, spec.ema)
+        self.average = Average(network, spec.ema, spec.ema_warmup)
         if compiled:
             network.compile_parts()
         self.forward = distribute(network, self.average.network, spec.parallel, world)
@@ -70,16 +71,9 @@ class Trainer:
         self.captured = captured = self.device.type == "cuda" and world.size == 1
         ours, width = torch.arange(spec.batch, device=self.device)[self.ours], self.process.length + self.has_classes
         self.inputs = _Inputs(ours, width, captured)
-        self.optimizer = torch.optim.AdamW(
-            network.parameters(),
-            lr=self.inputs.rate,
-            betas=spec.betas,
-            eps=spec.eps,
-            weight_decay=spec.weight_decay,
-            fused=True,
-            capturable=captured,
-        )
+        self.optimizers = make_optimizers(network, spec, self.inputs.rate, captured)
         self.change: Callable[[], Tensor] = Captured(self._change, self.device) if captured else self._change
+        self.latest = torch.zeros(4, dtype=torch.float64, device=self.device)  # see `_note`
         self.reader = ThreadPoolExecutor(1, "reader") if captured else None
         self.coming: tuple[int, Future[Tensor]] | None = None  # the batch of the next step, which is being read
 
@@ -110,7 +104,7 @@ class Trainer:
     @property
     def rate(self) -> float:
         """The learning rate of the last step."""
-        return float(self.optimizer.param_groups[0]["lr"])
+        return float(self.optimizers[0].param_groups[0]["lr"])
 
     def advance(self) -> Tensor:
         """One step; the loss of our rows, a tensor so that reading it may wait."""
@@ -126,18 +120,54 @@ class Trainer:
             self.seconds += time.perf_counter() - began
         return loss
 
+    def rehearse(self) -> None:
+        """The work of the next step's gradient, of which nothing stays: to see how long it takes."""
+        self.inputs.tell(self.batch(), digest((self.spec.seed, self.step)), 0.0, 0.0)
+        self._gradient()
+        self.network.zero_grad()
+
     def _change(self) -> Tensor:
         """Move the weights and their average by one step; the loss. All that differs from step to step is in `inputs`."""
         loss = self._gradient()
-        parameters = self.optimizer.param_groups[0]["params"]
+        parameters = list(self.network.parameters())
         if self.spec.clip is not None:
-            torch.nn.utils.clip_grad_norm_(parameters, self.spec.clip)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.inputs.rate
-        self.optimizer.step()
-        self.optimizer.zero_grad()
+            norm = torch.nn.utils.clip_grad_norm_(parameters, self.spec.clip)
+        else:
+            norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        self._note(loss, entire(norm))
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = self.inputs.rate
+            optimizer.step()
+            optimizer.zero_grad()
         self.average.update(parameters, self.inputs.weight)
         return loss
+
+    def _note(self, loss: Tensor, norm: Tensor) -> None:
+        """Keep the step's number, loss, gradient norm and rate; those of the first step that is not finite stay.
+
+        On the device, and in place: no GPU is waited for, and a recorded step does it, too.
+        """
+        rate = torch.as_tensor(self.inputs.rate, dtype=torch.float64, device=self.device)
+        now = torch.stack([self.latest[0] + 1, loss.double(), norm.double(), rate])
+        self.latest.copy_(torch.where(self.latest.isfinite().all(), now, self.latest))
+
+    def trouble(self, state: bool = False) -> tuple[int, str] | None:
+        """The first step whose loss or gradient was not finite, and what is wrong, if there was one. Waits for a GPU.
+
+        With `state`, what a checkpoint would hold is looked at, too: a step may leave weights that are too large for a float.
+        """
+        step, loss, norm, rate = self.latest.tolist()
+        rated = f"of step {step:.0f} is {{}}, at a learning rate of {rate:.3g}"
+        if not math.isfinite(loss):
+            return int(step), f"the loss {rated.format(loss)}"
+        if not math.isfinite(norm):
+            return int(step), f"the norm of the gradient {rated.format(norm)}"
+        if state:
+            tensors = [own_part(tensor) for named in self.state()[0].values() for tensor in named.values()]
+            if not math.isfinite(torch.nn.utils.get_total_norm(tensors, torch.inf).item()):
+                return int(step), f"the weights after step {step:.0f} are not finite, at a learning rate of {rate:.3g}"
+        return None
 
     def _gradient(self) -> Tensor:
         """Add the gradient of our rows' loss to that of each weight, part by part; the loss, the mean of the parts' losses."""
@@ -198,13 +228,15 @@ class Trainer:
         """Tensors by file and by name, and the numbers beside them."""
         moments: dict[str, Tensor] = {}
         for name, parameter in self.network.named_parameters():
-            for kind, value in self.optimizer.state.get(parameter, {}).items():
+            for kind, value in self._owner(parameter).state.get(parameter, {}).items():
                 moments[f"{name}/{kind}"] = value
         tensors = {"weights": _parameters(self.network), "average": _parameters(self.average.network), "optimizer": moments}
         return tensors, {"step": self.step, "seconds": self.seconds, "averaged": self.average.updates}
 
     def load_state(self, tensors: dict[str, dict[str, Tensor]], numbers: dict[str, Any]) -> None:
         """The inverse of `state`."""
+        if not {"step", "seconds", "averaged"} <= numbers.keys() or not {"weights", "average", "optimizer"} <= tensors.keys():
+            raise ValueError("the checkpoint lacks a part of a run's state; train into another folder")
         with torch.no_grad():
             for network, part in ((self.network, "weights"), (self.average.network, "average")):
                 own = _parameters(network)
@@ -219,10 +251,18 @@ class Trainer:
                 if key.rpartition("/")[0] == name
             }
             if kinds:
-                self.optimizer.state[parameter] = {k: v.to(self.device, copy=k == "step") for k, v in kinds.items()}
+                if ("momentum" in kinds) != isinstance(self._owner(parameter), Muon):
+                    raise ValueError("the checkpoint is of another optimiser; train into another folder")
+                self._owner(parameter).state[parameter] = {k: v.to(self.device, copy=k == "step") for k, v in kinds.items()}
         if self.captured:
             self.change = Captured(self._change, self.device)
         self.step, self.seconds, self.average.updates = numbers["step"], numbers["seconds"], numbers["averaged"]
+        self.latest.zero_()[0] = self.step
+
+    def _owner(self, parameter: Tensor) -> torch.optim.Optimizer:
+        """The optimiser that moves it."""
+        mine = (each for each in self.optimizers for group in each.param_groups if any(p is parameter for p in group["params"]))
+        return next(mine)
 
     def empty(self, name: str, shape: torch.Size) -> Tensor:
         """Room for a tensor of `state`: for all of it, or for our share if the weights are shared out."""

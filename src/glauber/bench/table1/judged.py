@@ -15,6 +15,7 @@ from glauber.bench.table1.ways import METHODS
 from glauber.data.writing import read_json, write
 from glauber.evaluate.judge import Judge
 from glauber.evaluate.text import Texts, evaluate_texts
+from glauber.provenance import write_figures
 from glauber.score import ratio
 
 KEYS = (
@@ -114,7 +115,7 @@ def write_table(table: Folder) -> dict[str, Any]:
         errors.append(_errors(judged["real"], None))
     found = {"rows": rows, "errors": errors, "settings": table.settings, "judge": judged["judge"], "training": about}
     found["curves"] = {name: points for name, points in curves.items() if points}
-    write(table.out / "table1.json", json.dumps(found, indent=1).encode() + b"\n")
+    write_figures(table.out / "table1.json", found)
     write(table.out / "table1.md", markdown(rows).encode())
     drawn = {"calls.png": pictures.calls_picture(rows), "bounds.png": pictures.bounds_picture(curves)}
     for name, content in drawn.items():

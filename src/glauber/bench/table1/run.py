@@ -1,4 +1,4 @@
-"""The paper's table: each method on the same network, data and seed, trained for the same time, sampled, bounded, judged.
+"""The paper's comparison in small: each method on one network, data, seed and time of training; sampled, bounded, judged.
 
 OUT/settings.json            what the table is made of; whoever goes on with it must agree
 OUT/runs/ggm                 the training run of a method, as `glauber train` leaves it
@@ -24,9 +24,11 @@ from glauber.bench.table1.ways import METHODS, Way, bound, draw, order_of, ways
 from glauber.bench.timing import clear, device_name
 from glauber.evaluate.judge import find_model
 from glauber.model import Model, load
+from glauber.runs import is_run
 from glauber.score import characters
 from glauber.train.report import read_log
-from glauber.train.run import VALID_ROWS, fit, run
+from glauber.train.run import fit, run
+from glauber.train.validation import VALID_ROWS
 
 ROWS = 64
 """Sampled at once; an interruption costs no more."""
@@ -58,13 +60,13 @@ def bench_table1(
         raise ValueError(f"the methods are {', '.join(METHODS)}; there is no {wrong[0]!r}")
     if (seconds is not None and not seconds > 0) or (number is not None and number < 2):
         raise ValueError("the table needs some seconds of training and at least two samples of each row")
+    require_table(out)
     sized(settings or {}, tiny)  # a slip is told before anything is made
     if judge is not None:
         find_model(judge)
     if tiny:
         if data is not None or test is not None:
             raise ValueError("the tiny table brings its own data; leave --data and --test out")
-        require_table(out)
         data, test = tiny_data(out / "data")
     if data is None:
         raise ValueError("the table needs data to train on; name what `glauber prepare` made with --data, or try --tiny")
@@ -108,7 +110,7 @@ def _trained(table: Folder, method: str) -> Model:
         print(f"{method}: {table.settings['seconds']:g} s of training", flush=True)
         torch.compiler.reset()  # each method starts alike
         clear(torch.device(device))
-        if not run(plan, table.data, folder, resume=True).finished:
+        if not run(plan, table.data, folder, resume=is_run(folder)).finished:
             print("the same command goes on", flush=True)
             raise KeyboardInterrupt
     model, wanted = load(folder / "model", device), fit(plan, table.data)
@@ -125,7 +127,7 @@ def _training(table: Folder, method: str, model: Model) -> dict[str, Any]:
     per_token = float(characters(rows.tolist(), data.codec).double().mean()) / data.length if len(rows) else float("nan")
     log = read_log(table.out / "runs" / method / "log.jsonl")
     curves = {
-        curve: [(line["seconds"], line[name] / per_token) for line in log if name in line]
+        curve: [(line["seconds"], line[name] / per_token) for line in log if line.get(name) is not None]
         for curve, name in (("curve", "valid_bits_per_token"), ("read", "valid_bits_per_token_read"))
     }
     parameters = sum(parameter.numel() for parameter in model.network.parameters())

@@ -1,0 +1,85 @@
+"""A model's card: the README.md that people read on the hub, and the front matter that the hub itself reads."""
+
+from typing import TYPE_CHECKING, Any
+
+from glauber.baseline import DIFFUSIONS, METHODS
+from glauber.codec import is_image_codec
+from glauber.conditional import Reader
+
+if TYPE_CHECKING:
+    from glauber.model import Model
+
+
+def card(model: "Model", name: str) -> str:
+    """The whole of it. `about` of the model may hold "license", "language" and "metrics", which the front matter names."""
+    facts = "".join(f"| {what} | {value} |\n" for what, value in _facts(model).items())
+    usage = f"A model of the library `glauber`.\n\n```python\n{_usage(name)}```"
+    parts = front_matter(model, name), f"# {name}", usage, f"|  |  |\n|---|---|\n{facts}", default_sampling(model)
+    return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
+
+
+def front_matter(model: "Model", name: str) -> str:
+    """YAML between two lines of dashes."""
+    from huggingface_hub import EvalResult, ModelCardData
+
+    about, task = model.about, _task(model)
+    metrics = about.get("metrics")
+    results = [
+        EvalResult(task or "other", "held-out", "held-out rows", metric, value)
+        for metric, value in (metrics.items() if isinstance(metrics, dict) else ())
+    ]
+    data = ModelCardData(
+        library_name="glauber",
+        license=about.get("license", "unknown"),
+        language=about.get("language"),
+        pipeline_tag=task,
+        tags=["glauber", "glauber-generative-model" if method_of(model) == "ggm" else method_of(model)],
+        model_name=name if results else None,
+        eval_results=results or None,
+    )
+    return f"---\n{data.to_yaml()}\n---"
+
+
+def method_of(model: "Model") -> str:
+    """As a recipe names it; the losses of the paper make a GGM, too."""
+    return next((name for name, method in METHODS.items() if method.objective == model.objective), "ggm")
+
+
+def default_sampling(model: "Model") -> str:
+    """What `sample` does unless told otherwise."""
+    schedule, L = model.process.schedule, model.process.length
+    if model.objective in DIFFUSIONS:
+        return f"By default it samples as {method_of(model)} does, in {L} network calls; `calls=` takes fewer."
+    if not isinstance(model.conditional, Reader):
+        visits = f"{schedule.sweeps} sweep{'s' * (schedule.sweeps != 1)}"
+        return f"By default it samples by its chain: {visits} over {L} sites, {schedule.block} at a time."
+    way = "line by line" if is_image_codec(model.codec) else "from left to right"
+    reads = f"By default it samples autoregressively: one sweep {way}, a network call for each of {L} tokens."
+    if model.objective == "reading":
+        return reads
+    return f"{reads} With `sweeps=`, `order=` or `calls=`, and to fill gaps, it samples by the chain, which looks both ways."
+
+
+def _task(model: "Model") -> str | None:
+    """The hub's name for what it does; none for tokens of an unknown kind."""
+    if model.codec is None:
+        return None
+    return "unconditional-image-generation" if is_image_codec(model.codec) else "text-generation"
+
+
+def _usage(name: str) -> str:
+    return f'import glauber\n\nmodel = glauber.load("{name}")\nprint(model.sample(4, seed=0))\n'
+
+
+def _facts(model: "Model") -> dict[str, Any]:
+    shape, codec = model.network.config, model.codec
+    known = {what: value for what, value in model.about.items() if what not in ("license", "language", "metrics", "classes")}
+    classes = {"classes": ", ".join(model.classes)} if model.classes else {}
+    return {
+        "method": method_of(model),
+        "loss": model.objective,
+        "network": f"{sum(p.numel() for p in model.network.parameters()):,} parameters: {shape.layers} layers of {shape.width}",
+        "tokens": f"{shape.length} of {shape.vocab}" + (f", by the codec `{codec.kind}`" if codec is not None else ""),
+        **classes,
+        **known,
+    }

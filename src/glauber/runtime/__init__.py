@@ -1,0 +1,1 @@
+"""What the machine gives: files, memory, signals, progress. Imports nothing of ours."""
