@@ -1,4 +1,4 @@
-"""The refactoring's net: what every option draws, and what every method learns, is as it was. See `golden`."""
+"""What every option draws and what every method learns is as it was when `golden.json` was made; see `golden`."""
 
 import json
 import os
