@@ -1,14 +1,18 @@
-"""What the recipe small comes to: minutes of training on a CPU, on a megabyte of plays, letter by letter.
+"""What the recipe small comes to: minutes of training on a CPU, on a megabyte of any text, letter by letter.
 
-    git clone https://github.com/karpathy/char-rnn
-    python tools/small.py char-rnn/data/tinyshakespeare/input.txt --out OUT [--results docs/results/small.json]
+    python tools/small.py TEXT --out OUT [--results docs/results/small.json]
 
-The first nine tenths of the text are for training, the last tenth is held out. Each step is a command as a user types it, kept
-beside its figures: prepare, train, score, sample. The words of the samples are looked up in the training text.
+TEXT is a file in UTF-8 whose first megabyte is taken, such as train.txt of tools/novels.py, which begins with the whole of
+Braddon's Phantom Fortune. Nine tenths are for training, the last tenth is held out, but for characters that the former do not
+have: they are counted. Each step is a command as a user types it, kept beside its seconds and the machine's load before and
+after: prepare, train, score, sample. The words of the samples are looked up in the training text.
 """
 
 import argparse
+import codecs
+import hashlib
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -17,13 +21,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from checked import require
-
 from glauber.data.writing import write
 from glauber.provenance import write_figures
 from glauber.train.report import read_log
 
-PLAYS = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
+MEGABYTE = 1_000_000
 WORD = re.compile(r"[A-Za-z']+")
 
 
@@ -32,6 +34,16 @@ def glauber(*words: object) -> str:
     return subprocess.run(
         [sys.executable, "-m", "glauber", *map(str, words)], check=True, stdout=subprocess.PIPE, text=True
     ).stdout
+
+
+def parts(content: bytes) -> tuple[str, str, int]:
+    """Of the first megabyte, to the last whole character: what to train on, what is held out, and how many characters of the
+    latter were left out since the former has none of them."""
+    text = codecs.getincrementaldecoder("utf-8-sig")().decode(content[:MEGABYTE])
+    cut = len(text) * 9 // 10
+    alphabet = set(text[:cut])
+    held_out = "".join(character for character in text[cut:] if character in alphabet)
+    return text[:cut], held_out, len(text) - cut - len(held_out)
 
 
 def known(text: str, words: set[str]) -> float:
@@ -49,41 +61,45 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=256)
     parser.add_argument("--set", dest="settings", action="append", default=[], help="of train, e.g. train.seconds=300")
     args = parser.parse_args()
+    content = args.text.read_bytes()
+    train, test, left_out = parts(content)
     args.out.mkdir(parents=True)
-    text = require(args.text.read_bytes(), PLAYS, str(args.text), "take data/tinyshakespeare/input.txt of char-rnn").decode()
-    cut = len(text) * 9 // 10
-    plays, held_out, data, run = (args.out / name for name in ("plays.txt", "held-out.txt", "data", "run"))
-    write(plays, text[:cut].encode())
-    write(held_out, text[cut:].encode())
+    text, held_out, data, run = (args.out / name for name in ("train.txt", "held-out.txt", "data", "run"))
+    write(text, train.encode())
+    write(held_out, test.encode())
 
     commands: list[list[object]] = [
-        ["prepare", plays, "--out", data, "--tokenizer", "char", "--length", args.length],
+        ["prepare", text, "--out", data, "--tokenizer", "char", "--length", args.length],
         ["train", "--recipe", "small", "--data", data, "--out", run, *(f"--set={setting}" for setting in args.settings)],
         ["score", run, "--text", held_out, "--json"],
         ["score", run, "--text", held_out, "--json", "--sweeps", 4, "--order", "random", "--rows", 100],
         ["sample", run, "-n", 16, "--seed", 0, "--json"],
     ]
-    said, seconds = [], []
+    said, told = [], []
     for command in commands:
-        began = time.perf_counter()
+        began, before = time.perf_counter(), os.getloadavg()
         said.append(glauber(*command))
-        seconds.append(round(time.perf_counter() - began, 1))
-    causal, random, samples = (json.loads(words) for words in said[2:])
+        words = shlex.join(["glauber", *(Path(w).name if isinstance(w, Path) else str(w) for w in command)])
+        took, loads = round(time.perf_counter() - began, 1), {"before": before, "after": os.getloadavg()}
+        told.append({"command": words, "seconds": took, "load_averages_1_5_15_min": loads})
+    causal, random, samples = (json.loads(answer) for answer in said[2:])
     samples = samples["texts"]
-    log, words = read_log(run / "log.jsonl"), set(WORD.findall(text[:cut].lower()))
+    log, lexicon = read_log(run / "log.jsonl"), set(WORD.findall(train.lower()))
     figures: dict[str, Any] = {
-        "text": {"sha256": PLAYS, "characters": len(text), "held_out": len(text) - cut},
-        "commands": [
-            {
-                "command": shlex.join(["glauber", *(Path(w).name if isinstance(w, Path) else str(w) for w in command)]),
-                "seconds": took,
-            }
-            for command, took in zip(commands, seconds, strict=True)
-        ],
-        "said": said[1].splitlines(),
+        "text": {
+            "name": args.text.name,
+            "sha256": hashlib.sha256(content).hexdigest(),
+            "bytes": len(content),
+            "first_bytes_taken": min(len(content), MEGABYTE),
+            "characters_to_train_on": len(train),
+            "characters_held_out": len(test),
+            "characters_left_out": left_out,
+        },
+        "commands": told,
+        "said": said[1].replace(f"{args.out}{os.sep}", "").splitlines(),
         "causal": causal,
         "random_order": random,
-        "words_in_training_text": {"samples": known("\n".join(samples), words), "held_out": known(text[cut:], words)},
+        "words_in_training_text": {"samples": known("\n".join(samples), lexicon), "held_out": known(test, lexicon)},
         "samples": samples,
         "log": [line for line in log if "valid_bits_per_token" in line],
     }
