@@ -25,8 +25,8 @@ golden: $(VENV)/dev.done  ## write anew what must not change, for a change that 
 	$(BIN)/python tests/golden.py
 
 lint: $(VENV)/dev.done  ## style and types
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests experiments
+	$(BIN)/ruff format --check src tests experiments
 	$(BIN)/mypy
 
 clean:  ## remove the environment and what the demo wrote

@@ -54,7 +54,7 @@ class World:
         self.same_off = [np.delete(same, i, axis=2).all(2) for i in range(self.L)]  # equal but perhaps at site i
         self.at = np.eye(self.V)[self.states.T]  # (L, N, V) one-hot tokens
 
-    def labelled(self):
+    def marked(self):
         """The world of pairs (token, is it signal?), where every noise token is the mark V."""
         table = np.zeros((self.V + 1) ** self.L)
         table[index(self.states, self.V + 1)] = self.table

@@ -33,17 +33,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glauber.baseline import network_of
 from glauber.chain import run_chain
 from glauber.codec import CharCodec, PatchCodec
 from glauber.conditional import Denoiser, Oracle, Transformer, TransformerConfig
 from glauber.evaluate import bound
-from glauber.infill import fill_text
+from glauber.method import network_of
 from glauber.model import Model, load
 from glauber.process import NoiseLaw, Process, Schedule
+from glauber.tasks.infill import fill_text
 from glauber.train import ProcessSpec, Recipe, Trainer, TrainSpec
 from glauber.train import train as train_in_memory
-from glauber.train.loop import InMemory
+from glauber.train.in_memory import InMemory
 from glauber.train.report import read_log
 from glauber.train.run import Data, run
 
@@ -63,14 +63,8 @@ SEED = 0
 
 # The translation: what the cases say, and what the package calls it today. -------------------------------------------------
 
-ORDERS = {
-    "right-to-left": "left",
-    "left-to-right": "right",
-    "random": "random",
-    "strided": "strided",
-    "segments": "onward",  # equal parts, each from left to right, all at once
-}
-"""By the direction of writing. Today's names say how a chain is noised, which is the other way round."""
+ORDERS = ("right-to-left", "left-to-right", "random", "strided", "segments")
+"""By the direction of writing; segments are equal parts, each from left to right, all at once."""
 
 METHODS = {
     "ggm": ("ggm", "dense"),
@@ -86,18 +80,18 @@ METHODS = {
 }
 """Method and objective."""
 
-MASK_RULES = {"cover": "cover", "what black and white agree on": "paper", "iterative refinement": "turns"}
-SAMPLING = {"marked": "labels", "klass": "class_"}
-NETWORK = {"causal": "reads", "learned_positions": "absolute", "cond_dim": "cond", "told": "conditioning"}
+MASK_RULES = {"cover": "cover", "what black and white agree on": "paper", "iterative refinement": "iterative"}
+SAMPLING = {"marked": "mark_noise", "klass": "class_"}
+NETWORK = {"causal": "causal", "learned_positions": "learned_positions", "cond_dim": "cond_dim", "told": "conditioning"}
 TRAINING = {
-    "lr": "rate",
-    "min_lr": "final_rate",
-    "grad_clip": "clip",
-    "ema_decay": "ema",
-    "grad_accum": "accumulate",
-    "clean_fraction": "prompts",
-    "marked_fraction": "labels",
-    "causal_every": "read_every",
+    "lr": "lr",
+    "min_lr": "min_lr",
+    "grad_clip": "grad_clip",
+    "ema_decay": "ema_decay",
+    "grad_accum": "grad_accum",
+    "clean_fraction": "clean_fraction",
+    "marked_fraction": "marked_fraction",
+    "causal_every": "causal_every",
 }
 
 
@@ -108,7 +102,7 @@ def translated(words: dict[str, str], options: dict[str, Any]) -> dict[str, Any]
 
 def as_noised(order: str | Sequence[int]) -> str | list[int]:
     """A name, or the sites in the order in which they are written. The package takes sites as they are noised."""
-    return ORDERS[order] if isinstance(order, str) else list(reversed(order))
+    return order if isinstance(order, str) else list(reversed(order))
 
 
 def schedule(length: int, sweeps: int, keep: Any = "linear", order: Any = "right-to-left", **options: Any) -> Schedule:
@@ -219,7 +213,7 @@ def trained_in_a_folder(
             asked = replace(plan, train=replace(settings, steps=steps))
             run(asked, data, out, resume=steps > first, say=lambda words: None)
         log = read_log(out / "log.jsonl")
-        names = ("loss", "valid_bits_per_token", "valid_bits_per_token_read", "unigram_bits_per_token")
+        names = ("loss", "valid_bits_per_token", "valid_bits_per_token_causal", "unigram_bits_per_token")
         figures = [line[name] for line in log for name in names if name in line]
         samples = [path.read_text() for path in sorted((out / "samples").iterdir())]
         return list(load(out).network.parameters()), figures, samples
@@ -417,8 +411,8 @@ def of_chains() -> Cases:
             here = process(keep, last_keep=None)
             yield f"chain: {kernel}, {name}", partial(chain, oracle, here, 40, kernel=kernel)
     for kernel in KERNELS:
-        ways = {"": process(), ", it ends in keep 0.5": process(last_keep=None), ", block 2": process(block=2)}
-        for name, here in ways.items():
+        plans = {"": process(), ", it ends in keep 0.5": process(last_keep=None), ", block 2": process(block=2)}
+        for name, here in plans.items():
             yield f"chain: bound, {kernel}{name}", partial(chain_bound, oracle, here, x, kernel=kernel, draws=6)
 
 
@@ -577,8 +571,8 @@ def of_methods() -> Cases:
             ", ban": {"calls": 4, "ban": [1, 4]},
         },
     }
-    for method, ways in some.items():
-        for name, options in ways.items():
+    for method, plans in some.items():
+        for name, options in plans.items():
             yield f"method: {method}{name}", partial(sample, text_model(method), num, **options)
 
 

@@ -36,7 +36,6 @@ from safetensors.torch import save_file
 from glauber import Model, NoiseLaw, Process, Schedule, Transformer, TransformerConfig, load
 from glauber.cli.filling import _read_lines, infill_tokens
 from glauber.codec import CharCodec, PatchCodec, PixelCodec, TextCodec, TokenizerCodec, VQCodec
-from glauber.codec.training import VQSettings, VQTrainer
 from glauber.codec.vq import CONFIG as VQ_CONFIG
 from glauber.codec.vq import WEIGHTS as VQ_WEIGHTS
 from glauber.data import Sources, open_shards, prepare
@@ -47,13 +46,14 @@ from glauber.evaluate.fid import Statistics, packed, unpacked
 from glauber.evaluate.infill import evaluate_fills, read_fills
 from glauber.evaluate.text import read_texts
 from glauber.evaluate.tokens import read_rows
-from glauber.infill import read_template
 from glauber.info import data_facts, data_words, is_data, model_facts, model_words, run_facts, run_words
 from glauber.runs import digest
+from glauber.tasks.infill import read_template
 from glauber.train import recipe
 from glauber.train.folder import read_config
+from glauber.train.overrides import apply_settings, read_settings
 from glauber.train.run import run, shards_data
-from glauber.train.settings import apply_settings, read_settings
+from glauber.train.vq import VQSettings, VQTrainer
 
 SLOW, MEGABYTES = 10, 1000
 TEXT = "it was the best of times, it was the worst of times\n"
@@ -238,8 +238,8 @@ def readers(folder: Path) -> dict[str, Reader]:
     bpe = TokenizerCodec.train([TEXT], 280)
     vq = VQTrainer(VQSettings(codes=4, factor=2, width=8, dim=2, steps=1, batch=2), (8, 8, 3)).codec()
     codecs: dict[str, tuple[Any, int, dict[str, Any]]] = {
-        "tokens": (None, 16, {"classes": 2, "absolute": True}),
-        "characters": (CharCodec("abc"), 16, {"reads": True}),
+        "tokens": (None, 16, {"classes": 2, "learned_positions": True}),
+        "characters": (CharCodec("abc"), 16, {"causal": True}),
         "word pieces": (bpe, 16, {}),
         "pixels": (PixelCodec((4, 4), 4), 16, {"grid": (4, 4)}),
         "patches": (PatchCodec.fit(pixels, 2, 4), 16, {"grid": (4, 4)}),

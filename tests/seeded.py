@@ -1,4 +1,4 @@
-"""What others' programs and ours are given to be compared, from seeds alone: `tools/parity/` gives it to theirs."""
+"""What others' programs and ours are given to be compared, from seeds alone: `experiments/parity/` gives it to theirs."""
 
 import numpy as np
 

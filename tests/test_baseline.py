@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
 from glauber import NoiseLaw, Oracle, Process, Schedule, run_chain
-from glauber.baseline import MaskedLM, gibbs_process
+from glauber.method import MaskedLM, gibbs_process
 
 V, L = 3, 3
 WORLD = World(random_law(V**L, 7, 0.4), np.full(V, 1 / V), [2, 1, 0], [1.0] * L)
@@ -53,7 +53,7 @@ def test_a_gibbs_sweep_draws_each_site_from_left_to_right_given_all_others():
 def test_an_exact_reversal_reaches_in_one_sweep_what_gibbs_does_not():
     """So that the difference is the method's: the same oracle on a schedule that ends in noise is exact."""
     world = World(WORLD.table, WORLD.pi, [2, 1, 0], [0.0] * L)
-    process = Process(Schedule.round_robin(L, L, keep=0.0, order="right"), NoiseLaw.uniform(V))
+    process = Process(Schedule.round_robin(L, L, keep=0.0, order="left-to-right"), NoiseLaw.uniform(V))
     law = world.noise
     for t in reversed(range(L)):
         law = law @ driver_step(world, process, ORACLE, t, HEAT_BATH, support=law > 0)

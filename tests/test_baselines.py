@@ -12,16 +12,16 @@ from enumeration import chi_square, index, random_law, states, tv
 from refusals import refused
 
 from glauber import Model, NoiseLaw, Process, Schedule, TransformerConfig, load
-from glauber.baseline import DIFFUSIONS, METHODS, Plaid, network_of, sedd
-from glauber.baseline.chains import within
-from glauber.baseline.diffusion import integral
-from glauber.baseline.mdlm import unmask
-from glauber.baseline.plaid import EmbeddingDiffusion, diffusion, prior, reconstruction, step
-from glauber.baseline.sedd import sigma
 from glauber.codec.text import ByteCodec, CharCodec
-from glauber.process.draws import Keyed
+from glauber.method import DIFFUSIONS, METHODS, Plaid, network_of, sedd
+from glauber.method.chains import within
+from glauber.method.diffusion import integral
+from glauber.method.mdlm import unmask
+from glauber.method.plaid import EmbeddingDiffusion, diffusion, prior, reconstruction, step
+from glauber.method.sedd import sigma
+from glauber.process.draws import KeyedGenerator
 from glauber.train import TrainSpec, recipe
-from glauber.train.loop import InMemory
+from glauber.train.in_memory import InMemory
 from glauber.train.report import read_log
 from glauber.train.run import Data, fit, run
 
@@ -147,7 +147,7 @@ def test_the_estimate_of_the_bound_is_unbiased(name):
 def test_the_loss_is_the_mean_of_the_bound_per_token(name):
     """Over all clean rows alike, with the trainer's own random numbers."""
     x0 = STATES.repeat(400, 1)
-    keyed = Keyed((7, 1), torch.arange(len(x0)), len(x0))
+    keyed = KeyedGenerator((7, 1), torch.arange(len(x0)), len(x0))
     found = METHODS[name].loss(wrong(name), PROCESS, x0, generator=keyed).item()
     each = METHODS[name].bound(wrong(name), PROCESS, x0, 1, torch.Generator().manual_seed(1)) / L
     assert abs(found - exact_bound(name, wrong(name)).mean() / L) < 5 * each.std().item() / len(x0) ** 0.5
@@ -298,8 +298,8 @@ def test_a_banned_token_leaves_the_shares_of_the_others_as_they_are(name):
 
 def test_a_chain_of_another_method_bans_as_well():
     for name, calls in (("ar", 8), ("mlm", 8), ("ggm", 4)):
-        network = network_of(METHODS[name].objective, TransformerConfig(6, 8, width=16, layers=1, heads=2, reads=name == "ar"))
-        schedule = Schedule.round_robin(8, 8, keep=0.0, order="right")
+        network = network_of(METHODS[name].objective, TransformerConfig(6, 8, width=16, layers=1, heads=2, causal=name == "ar"))
+        schedule = Schedule.round_robin(8, 8, keep=0.0, order="left-to-right")
         found = METHODS[name].sample(network, Process(schedule, NoiseLaw.uniform(6)), 100, calls, ban=[2, 5]).tokens
         assert set(found.unique().tolist()) <= {0, 1, 3, 4}
 
@@ -545,7 +545,7 @@ def test_plaid_is_shown_its_own_guesses():
 
     network.forget()
     method.bound(network, process, x0, draws=3)
-    assert len(shown) == method.cost(3) == 8
+    assert len(shown) == method.bound_calls(3) == 8
     for first, second, answer in zip(shown[::2], shown[1::2], answers[::2], strict=True):
         assert not first.any()
         assert torch.equal(second, answer.guess)
@@ -553,7 +553,7 @@ def test_plaid_is_shown_its_own_guesses():
     starts = set()
     for seed in range(40):
         network.forget()
-        method.loss(network, process, x0, generator=Keyed((seed,), torch.arange(8), 8))
+        method.loss(network, process, x0, generator=KeyedGenerator((seed,), torch.arange(8), 8))
         assert [len(guess) for guess in shown] == [2, 8]
         first = int(shown[1].abs().sum((1, 2)).nonzero()[0])
         starts.add(first)
@@ -567,7 +567,9 @@ def test_the_self_conditioned_times_of_plaid_cover_all_of_them_alike():
     network, times = Watched(), []
     for seed in range(400):
         network.forget()
-        METHODS["plaid"].loss(network, FIVE_TOKENS, torch.zeros(16, 6).long(), generator=Keyed((seed,), torch.arange(16), 16))
+        METHODS["plaid"].loss(
+            network, FIVE_TOKENS, torch.zeros(16, 6).long(), generator=KeyedGenerator((seed,), torch.arange(16), 16)
+        )
         times.append(network.times[1][network.shown[1].abs().sum((1, 2)) > 0])
     found = torch.cat(times)
     assert len(found) == 4 * 400
@@ -669,7 +671,8 @@ def test_the_estimate_of_plaid_s_bound_and_its_loss_are_unbiased():
     found = method.bound(network, process, x0, 4, torch.Generator().manual_seed(0)).view(-1, 3)
     assert (abs(found.mean(0) - expected) < 5 * found.std(0) / 3000**0.5).all()
     parts = [
-        method.loss(network, process, x0, generator=Keyed((seed,), torch.arange(len(x0)), len(x0))).item() for seed in range(20)
+        method.loss(network, process, x0, generator=KeyedGenerator((seed,), torch.arange(len(x0)), len(x0))).item()
+        for seed in range(20)
     ]
     assert abs(np.mean(parts) - expected.mean().item()) < 5 * np.std(parts) / 19**0.5
 
@@ -698,7 +701,9 @@ def data():
 
 
 def plan(method, steps, **train):
-    spec = TrainSpec(steps=steps, batch=64, rate=1e-2, warmup=10, clip=1.0, ema=0.95, evaluate_every=steps, samples=2, **train)
+    spec = TrainSpec(
+        steps=steps, batch=64, lr=1e-2, warmup=10, grad_clip=1.0, ema_decay=0.95, evaluate_every=steps, samples=2, **train
+    )
     return replace(recipe("tiny"), method=method, train=spec)
 
 
@@ -746,7 +751,7 @@ def test_the_loss_of_a_batch_and_its_gradient_are_the_mean_of_its_parts_and_ever
         network.zero_grad()
         losses = []
         for rows in torch.arange(16).chunk(number):
-            loss = METHODS[name].loss(network, process, x0[rows], generator=Keyed((1, 2), rows, 16)) / number
+            loss = METHODS[name].loss(network, process, x0[rows], generator=KeyedGenerator((1, 2), rows, 16)) / number
             loss.backward()
             losses.append(loss.item())
         found.append([torch.tensor(sum(losses)), *(parameter.grad.clone() for parameter in network.parameters())])
@@ -762,7 +767,7 @@ def test_the_loss_of_mdlm_is_the_same_in_chunks_as_are_its_gradients():
     found = []
     for chunked in (False, True):
         network.zero_grad()
-        loss = METHODS["mdlm"].loss(network, process, x0, generator=Keyed((1,), torch.arange(16), 16), chunked=chunked)
+        loss = METHODS["mdlm"].loss(network, process, x0, generator=KeyedGenerator((1,), torch.arange(16), 16), chunked=chunked)
         loss.backward()
         found.append([loss.detach().float(), *(parameter.grad.clone() for parameter in network.parameters())])
     for one, other in zip(*found, strict=True):
@@ -801,7 +806,7 @@ def test_a_model_of_another_method_is_used_as_any_other_and_refuses_what_it_cann
     for model, about, options in [
         (timed, "knows no noise but masks", {"clamp": (given, tokens)}),
         (udlm, "cannot fill gaps", {"clamp": (given, tokens)}),
-        (udlm, "no order of sites", {"order": "left"}),
+        (udlm, "no order of sites", {"order": "right-to-left"}),
         (udlm, "the sampler of this method is ancestral", {"sampler": "euler"}),
         (mdlm, "but no top_p", {"top_p": 0.9}),
         (mdlm, "but no temperature", {"temperature": 0.9}),
@@ -810,7 +815,7 @@ def test_a_model_of_another_method_is_used_as_any_other_and_refuses_what_it_cann
         (udlm, "every token is banned", {"ban": range(6)}),
         (mdlm, "but no sweeps", {"sweeps": 2}),
         (mdlm, "at least one network call", {"calls": 0}),
-        (mdlm, "goes with the first-hitting sampler", {"sampler": "ancestral", "order": "left"}),
+        (mdlm, "goes with the first-hitting sampler", {"sampler": "ancestral", "order": "right-to-left"}),
         (models["plaid"], "at least 2 calls", {"calls": 1}),
         (dense, "for methods that are no chain", {"sampler": "euler"}),
     ]:
@@ -839,4 +844,4 @@ def test_the_methods_with_a_call_for_each_site_refuse_fewer():
         network, process = small("ggm")
         with refused("8 calls"):
             METHODS[name].sample(network, process, 2, 4)
-        assert not METHODS[name].few
+        assert not METHODS[name].fewer_calls

@@ -10,11 +10,11 @@ from driving import driven
 from enumeration import HEAT_BATH, World, random_law
 from refusals import refused
 
-from glauber import Counted, Model, NoiseLaw, Oracle, Process, Schedule, Transformer, TransformerConfig, run_chain
-from glauber.baseline.chains import within
-from glauber.baseline.diffusion import sites_in
+from glauber import CallCounter, Model, NoiseLaw, Oracle, Process, Schedule, Transformer, TransformerConfig, run_chain
 from glauber.chain import budget
-from glauber.chain.budget import CHOICES, Choice, way_within
+from glauber.chain.budget import CHOICES, Choice, plan_within
+from glauber.method.chains import within
+from glauber.method.diffusion import sites_in
 
 V, L = 5, 12
 NOISE = NoiseLaw.uniform(V)
@@ -22,13 +22,13 @@ NOISE = NoiseLaw.uniform(V)
 
 def model(objective="dense", **network):
     torch.manual_seed(0)
-    net = Transformer(TransformerConfig(V, L, width=16, layers=1, heads=2, cond=8, **network))
+    net = Transformer(TransformerConfig(V, L, width=16, layers=1, heads=2, cond_dim=8, **network))
     torch.nn.init.normal_(net.head.weight)
     return Model(net, Process(Schedule.round_robin(L, 2 * L, 0.5), NOISE), objective=objective)
 
 
 OTHERS = (
-    Choice(0, sweeps=2, options=(("labels", True),)),
+    Choice(0, sweeps=2, options=(("mark_noise", True),)),
     Choice(0.5, sweeps=4, order="random"),
     Choice(1, sweeps=3, keep=0.5, options=(("kernel", "reversal"),)),
 )
@@ -38,19 +38,19 @@ OTHERS = (
 @pytest.mark.parametrize("calls", range(1, 3 * L + 2))
 def test_no_sample_takes_more_calls_than_were_given(choices, calls, monkeypatch):
     monkeypatch.setattr(budget, "CHOICES", choices)
-    way = way_within(calls, L)
-    counted = Counted(lambda x, t, survival, sites: NOISE.probs.log().expand(*sites.shape, V))
-    run_chain(counted, Process(way.schedule, NOISE), 3, **way.options)
-    assert counted.calls <= way.calls <= calls
+    plan = plan_within(calls, L)
+    counted = CallCounter(lambda x, t, survival, sites: NOISE.probs.log().expand(*sites.shape, V))
+    run_chain(counted, Process(plan.schedule, NOISE), 3, **plan.options)
+    assert counted.calls <= plan.calls <= calls
     assert counted.rows <= 3 * calls
-    if way.schedule.block > 1:  # the next smaller block would be too small
-        steps, smaller = way.schedule.steps, max(b for b in range(1, way.schedule.block) if L % b == 0)
+    if plan.schedule.block > 1:  # the next smaller block would be too small
+        steps, smaller = plan.schedule.steps, max(b for b in range(1, plan.schedule.block) if L % b == 0)
         assert steps > smaller * calls
 
 
 def test_every_site_is_visited_and_begins_as_noise():
     for calls, length in itertools.product(range(1, 40), (7, 8, 12)):
-        schedule = way_within(calls, length).schedule
+        schedule = plan_within(calls, length).schedule
         assert set(schedule.order.tolist()) == set(range(length))
         assert schedule.steps >= length
         assert (schedule.survival(torch.tensor([schedule.steps])) == 0).all()
@@ -60,7 +60,7 @@ def test_every_site_is_visited_and_begins_as_noise():
 @pytest.mark.parametrize("calls", [3, 6, 11, 20])
 def test_the_law_is_exact_where_there_is_a_call_for_each_site(choices, calls, monkeypatch):
     monkeypatch.setattr(budget, "CHOICES", choices)
-    schedule = way_within(calls, 3).schedule
+    schedule = plan_within(calls, 3).schedule
     assert schedule.block == 1
     pi = np.array([0.2, 0.5, 0.3])
     world = World(random_law(27, 0, 0.5), pi, schedule.site(torch.arange(schedule.steps)).tolist(), schedule.keep.tolist())
@@ -73,9 +73,9 @@ def test_the_law_is_exact_where_there_is_a_call_for_each_site(choices, calls, mo
 def test_the_last_choice_that_the_calls_suffice_for_is_taken(monkeypatch):
     monkeypatch.setattr(budget, "CHOICES", OTHERS)
     for calls, choice in ((1, 0), (L // 2 - 1, 0), (L // 2, 1), (L - 1, 1), (L, 2), (5 * L, 2)):
-        way = way_within(calls, L)
-        assert way.options == dict(OTHERS[choice].options)
-        assert way.schedule.sweeps == min(OTHERS[choice].sweeps, calls)
+        plan = plan_within(calls, L)
+        assert plan.options == dict(OTHERS[choice].options)
+        assert plan.schedule.sweeps == min(OTHERS[choice].sweeps, calls)
 
 
 @pytest.mark.parametrize("choices", [CHOICES, OTHERS], ids=["ours", "others"])
@@ -83,27 +83,27 @@ def test_a_model_samples_within_its_calls(choices, monkeypatch):
     monkeypatch.setattr(budget, "CHOICES", choices)
     made = model()
     for calls in (4, 7, L):
-        way = made.way(calls)
-        process, generator = Process(way.schedule, NOISE), torch.Generator().manual_seed(0)
-        wanted = run_chain(made.conditional_for(process), process, 5, generator=generator, **way.options)
+        plan = made.plan(calls)
+        process, generator = Process(plan.schedule, NOISE), torch.Generator().manual_seed(0)
+        wanted = run_chain(made.conditional_for(process), process, 5, generator=generator, **plan.options)
         assert torch.equal(made.sample_tokens(5, seed=0, calls=calls), wanted)
-        assert made.schedule(calls=calls).to_dict() == way.schedule.to_dict()
+        assert made.schedule(calls=calls).to_dict() == plan.schedule.to_dict()
 
 
 def test_the_chain_begins_at_the_beginning_of_each_part():
     made = model()
-    way = made.way(4)
-    assert way.schedule.sites(torch.tensor([9])).tolist() == [[0, 4, 8]]
-    assert way.schedule.sites(torch.tensor([0])).tolist() == [[3, 7, 11]]
-    assert made.way(L).schedule.reading
+    plan = made.plan(4)
+    assert plan.schedule.sites(torch.tensor([9])).tolist() == [[0, 4, 8]]
+    assert plan.schedule.sites(torch.tensor([0])).tolist() == [[3, 7, 11]]
+    assert made.plan(L).schedule.causal
 
 
 def test_other_methods_draw_each_part_from_its_beginning_too():
     own = Schedule.round_robin(L, 4 * L, "linear")
     assert within(own, 16).sites(torch.tensor([0, L - 3])).tolist() == [[3, 7, 11], [0, 4, 8]]
     assert within(own, 4 * L).to_dict() == own.to_dict()  # nothing is drawn together
-    assert sites_in("onward", L, 4).view(4, 3).sort(1).values.tolist() == [[k, k + 4, k + 8] for k in range(4)]
-    assert sites_in("onward", L, L).tolist() == list(range(L))
+    assert sites_in("segments", L, 4).view(4, 3).sort(1).values.tolist() == [[k, k + 4, k + 8] for k in range(4)]
+    assert sites_in("segments", L, L).tolist() == list(range(L))
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_other_methods_draw_each_part_from_its_beginning_too():
         (model(), {"calls": 0}, "1 or more, not 0"),
         (model(), {"calls": 2.5}, "1 or more, not 2.5"),
         (model(), {"calls": 4, "sweeps": 2}, "leave either these out or calls"),
-        (model(), {"calls": 4, "order": "left"}, "leave either these out or calls"),
+        (model(), {"calls": 4, "order": "right-to-left"}, "leave either these out or calls"),
         (model(), {"calls": 4, "sampler": "euler"}, "no chain"),
         (model(), {"calls": 4, "clamp": {0: 1}}, "choose sweeps and a block"),
         (model(), {"num": None, "calls": 4, "start": (torch.zeros(2, L, dtype=torch.int64), 4)}, "choose sweeps and a block"),

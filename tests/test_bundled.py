@@ -12,10 +12,10 @@ from PIL import Image
 
 import glauber
 from glauber.card import default_sampling, front_matter
-from glauber.conditional import Denoiser, Reader
+from glauber.conditional import CausalConditional, Denoiser
 from glauber.info import is_run
-from glauber.inpaint import RULES
 from glauber.storage import BUNDLED, compacted, expanded
+from glauber.tasks.inpaint import RULES
 
 PASSAGE = (
     "She had been to the window several times, and had looked out upon the road with an anxious face; but there was "
@@ -56,7 +56,7 @@ def test_its_card_has_the_hubs_front_matter_and_says_what_default_sampling_does(
     assert text.startswith(f"{front_matter(model, name)}\n\n# {name}\n")
     assert default_sampling(model) in text
     assert "By default it samples autoregressively: one sweep" in text
-    assert isinstance(model.conditional, Reader)
+    assert isinstance(model.conditional, CausalConditional)
     said = ModelCard(text).data
     assert (said.license, said.library_name) == ("apache-2.0", "glauber")
 
@@ -120,7 +120,7 @@ def test_reading_on_from_a_beginning_needs_one_pass_and_a_gap_with_an_end_looks_
             del novels.conditional_for
         return {type(kind) for kind in kinds}
 
-    assert used("It was the best of[[3]]") == {Reader}
+    assert used("It was the best of[[3]]") == {CausalConditional}
     assert used("It was the [[2]] of times") == {Denoiser}
     assert used("[[2]] of times") == {Denoiser}
 

@@ -9,8 +9,8 @@ import torch
 from driving import driven, driver_step, exact_classifier, package
 from enumeration import HEAT_BATH, KERNELS, REVERSAL, World, chi_square, common_part, index, random_law, site_law, tv
 
-from glauber import Classifier, Counted, NoiseLaw, Oracle, Process, Schedule, Truncation, run_chain
-from glauber.chain.restriction import restrict
+from glauber import CallCounter, Classifier, NoiseLaw, Oracle, Process, Schedule, Truncation, run_chain
+from glauber.chain.banned import restrict
 
 FALSE_ALARM = 1e-6  # of each chi-square test, over all seeds; the seeds are fixed
 EXACT = 1e-9
@@ -91,11 +91,11 @@ def test_the_chain_from_noise_is_not_exact_when_signal_is_left(name, kernel):
 def test_the_labelled_chain_from_P_T_ends_in_P_star(name, kernel, skip):
     """On pairs (token, is it signal?), every step is the enumerated one: heat bath or time reversal of the labelled process."""
     process, oracle = package(WORLDS[name])
-    world = WORLDS[name].labelled()
+    world = WORLDS[name].marked()
     law = world.laws[-1]
     for t in reversed(range(world.T)):
         can_occur = world.laws[t + 1] > 0
-        step = driver_step(world, process, oracle, t, kernel, skip=skip, labels=True)
+        step = driver_step(world, process, oracle, t, kernel, skip=skip, mark_noise=True)
         np.testing.assert_allclose(step[can_occur], world.back(kernel, t)[can_occur], atol=1e-11)
         law = law @ step
     np.testing.assert_allclose(law, world.table, atol=EXACT)
@@ -146,7 +146,7 @@ def test_a_block_above_1_is_not_exact(block, kernel, skip):
 # ---- sampled: the driver's own loop, start and randomness
 
 HALF = WORLDS["keep-half"]
-MARKED = HALF.labelled()
+MARKED = HALF.marked()
 ALL_NOISE = np.eye(MARKED.N)[-1]
 SOME = 5  # a state to start from in the middle of the chain
 HELD = {1: 2}
@@ -155,9 +155,9 @@ CHAINS = {  # id: (options, the exact law)
     "heat-bath-no-skip": ({"skip": False}, lambda: HALF.reverse(HEAT_BATH, HALF.noise)),
     "reversal": ({"kernel": REVERSAL}, lambda: HALF.reverse(REVERSAL, HALF.noise)),
     "reversal-no-skip": ({"kernel": REVERSAL, "skip": False}, lambda: HALF.reverse(REVERSAL, HALF.noise)),
-    "labelled": ({"labels": True}, lambda: HALF.table),
-    "labelled-no-skip": ({"labels": True, "skip": False}, lambda: HALF.table),
-    "labelled-reversal": ({"labels": True, "kernel": REVERSAL}, lambda: HALF.table),
+    "marked": ({"mark_noise": True}, lambda: HALF.table),
+    "labelled-no-skip": ({"mark_noise": True, "skip": False}, lambda: HALF.table),
+    "labelled-reversal": ({"mark_noise": True, "kernel": REVERSAL}, lambda: HALF.table),
     "clamped": (
         {"clamp": HELD},
         lambda: HALF.never_visiting(HELD).reverse(HEAT_BATH, HALF.given(HELD, HALF.noise), held=HELD),
@@ -170,7 +170,7 @@ CHAINS = {  # id: (options, the exact law)
         {"clamp": HELD, "clamp_rule": "paper"},
         lambda: HALF.reverse(HEAT_BATH, HALF.given(HELD, HALF.noise), held=HELD),
     ),
-    "clamped-labelled": ({"clamp": HELD, "labels": True}, lambda: HALF.conditional(HELD)),
+    "clamped-labelled": ({"clamp": HELD, "mark_noise": True}, lambda: HALF.conditional(HELD)),
     "started-mid-chain": ({"start": 4}, lambda: HALF.reverse(HEAT_BATH, np.eye(27)[SOME], since=4)),
     "started-mid-chain-reversal": (
         {"start": 4, "kernel": REVERSAL},
@@ -218,15 +218,15 @@ def test_a_labelled_start_takes_its_masks_for_noise():
     """Chi-square on 20,000 rows, false alarm 1e-6: from (0, noise, 1) at t = 2 the law is the labelled chain's."""
     process, oracle = package(HALF)
     start = torch.tensor([[0, 3, 1]]).repeat(20_000, 1)
-    x = run_chain(oracle, process, start=(start, 2), labels=True, kernel=REVERSAL, generator=generator())
+    x = run_chain(oracle, process, start=(start, 2), mark_noise=True, kernel=REVERSAL, generator=generator())
     exact = MARKED.reverse(REVERSAL, np.eye(MARKED.N)[index([0, 3, 1], 4)], since=2)
     assert chi_square(histogram(x, 3), exact[index(HALF.states, 4)]) > FALSE_ALARM
     with pytest.raises(ValueError, match="never noised"):
-        run_chain(oracle, process, start=(start, 1), labels=True)
+        run_chain(oracle, process, start=(start, 1), mark_noise=True)
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"kernel": REVERSAL}, {"labels": True}, {"temperature": 0.7, "truncate": "mixture"}], ids=str
+    "options", [{}, {"kernel": REVERSAL}, {"mark_noise": True}, {"temperature": 0.7, "truncate": "mixture"}], ids=str
 )
 def test_seeded_chains_are_reproducible(options):
     process, oracle = package(HALF)
@@ -243,25 +243,25 @@ FIVE_SIGMA = 5  # false alarm 6e-7
 
 def rows_sent(world, **options):
     process, oracle = package(world)
-    counted = Counted(oracle)
+    counted = CallCounter(oracle)
     run_chain(counted, process, NUM, generator=generator(), **options)
     return counted.rows
 
 
 def test_without_the_skip_every_step_of_every_row_calls_the_network():
-    for options in ({}, {"kernel": REVERSAL}, {"labels": True}):
+    for options in ({}, {"kernel": REVERSAL}, {"mark_noise": True}):
         assert rows_sent(HALF, skip=False, **options) == HALF.T * NUM
     assert rows_sent(HALF, skip=True, temperature=0.9, truncate="mixture") == HALF.T * NUM
 
 
-@pytest.mark.parametrize("labels", [False, True], ids=["anonymous", "labelled"])
+@pytest.mark.parametrize("mark_noise", [False, True], ids=["anonymous", "marked"])
 @pytest.mark.parametrize("name", ["keep-half", "partial-sweep-given", "ends-in-0"])
-def test_identity_5_the_heat_bath_with_the_skip_calls_the_network_with_probability_S(name, labels):
+def test_identity_5_the_heat_bath_with_the_skip_calls_the_network_with_probability_S(name, mark_noise):
     world = WORLDS[name]
     S = np.array([world.survival(t)[i] for t, i in enumerate(world.sites)])
     sigma = math.sqrt(NUM * (S * (1 - S)).sum())
-    assert abs(rows_sent(world, labels=labels) - NUM * S.sum()) <= FIVE_SIGMA * sigma
-    assert rows_sent(world, labels=labels) < world.T * NUM
+    assert abs(rows_sent(world, mark_noise=mark_noise) - NUM * S.sum()) <= FIVE_SIGMA * sigma
+    assert rows_sent(world, mark_noise=mark_noise) < world.T * NUM
 
 
 @pytest.mark.parametrize("name", ["keep-half", "ends-in-0"])
@@ -283,7 +283,7 @@ def test_identity_6_the_reversal_with_the_skip_calls_the_network_as_often_as_enu
 
 def test_identity_9_the_labelled_reversal_calls_the_network_once_per_site():
     """Noise turns into signal once and stays; all have turned by the first visit."""
-    assert rows_sent(HALF, labels=True, kernel=REVERSAL) == HALF.L * NUM
+    assert rows_sent(HALF, mark_noise=True, kernel=REVERSAL) == HALF.L * NUM
 
 
 def test_clamped_sites_cost_no_calls():
@@ -294,7 +294,7 @@ def test_clamped_sites_cost_no_calls():
 # ---- what the chain shows and what it holds fixed
 
 
-@pytest.mark.parametrize("options", [{}, {"kernel": REVERSAL, "skip": False}, {"labels": True}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"kernel": REVERSAL, "skip": False}, {"mark_noise": True}], ids=str)
 def test_on_step_sees_every_state_and_each_differs_at_the_visited_site_only(options):
     world = WORLDS["partial-sweep-given"]
     process, oracle = package(world)
@@ -313,7 +313,7 @@ def test_on_step_sees_every_state_and_each_differs_at_the_visited_site_only(opti
     assert any(not torch.equal(before, after) for (_, before), (_, after) in itertools.pairwise(seen))
 
 
-@pytest.mark.parametrize("options", [{}, {"kernel": REVERSAL}, {"labels": True}, {"clamp_rule": "paper"}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"kernel": REVERSAL}, {"mark_noise": True}, {"clamp_rule": "paper"}], ids=str)
 def test_clamped_sites_never_change(options):
     process, oracle = package(HALF)
     tokens = torch.randint(3, (40, 3), generator=generator(3))
@@ -419,10 +419,10 @@ def test_a_rule_leaves_the_law_without_the_barred_tokens_at_its_sites_and_alone_
             np.testing.assert_allclose(step[n, np.flatnonzero(world.same_off[i][n])], expected, atol=1e-11)
 
 
-@pytest.mark.parametrize("labels", [False, True], ids=["anonymous", "labelled"])
-def test_banned_tokens_never_appear_when_the_last_sweep_draws_them_all(labels):
+@pytest.mark.parametrize("mark_noise", [False, True], ids=["anonymous", "marked"])
+def test_banned_tokens_never_appear_when_the_last_sweep_draws_them_all(mark_noise):
     process, oracle = package(TRUNCATED)
-    x = run_chain(oracle, process, 500, ban=[2], labels=labels, generator=generator())
+    x = run_chain(oracle, process, 500, ban=[2], mark_noise=mark_noise, generator=generator())
     assert not (x == 2).any()
     assert (x == 3).any()
 
@@ -430,7 +430,7 @@ def test_banned_tokens_never_appear_when_the_last_sweep_draws_them_all(labels):
 def test_a_step_law_refuses_what_it_cannot_do():
     process, _ = package(HALF)
     classifier = Classifier(exact_classifier(HALF), process)
-    for options in ({"labels": True}, {"top_p": 0.9}):
+    for options in ({"mark_noise": True}, {"top_p": 0.9}):
         with pytest.raises(ValueError, match="step law"):
             run_chain(classifier, process, 2, **options)
 
@@ -438,9 +438,9 @@ def test_a_step_law_refuses_what_it_cannot_do():
 def test_any_conditional_and_any_schedule_of_the_same_length_run_together():
     """The order of sites and the keep belong to the schedule; a conditional that ignores t runs on any."""
     _, oracle = package(HALF)
-    for order, block, steps in (("left", 1, 3), ("right", 3, 6), ("strided", 3, 9), ("random", 1, 8)):
+    for order, block, steps in (("right-to-left", 1, 3), ("left-to-right", 3, 6), ("strided", 3, 9), ("random", 1, 8)):
         schedule = Schedule.round_robin(3, steps, keep=0.4, order=order, block=block, last_keep=0.0, generator=generator())
-        counted = Counted(oracle)
+        counted = CallCounter(oracle)
         x = run_chain(counted, Process(schedule, oracle.noise), 2000, skip=False, generator=generator())
         assert counted.calls == steps // block
         if block == 1:
@@ -450,26 +450,26 @@ def test_any_conditional_and_any_schedule_of_the_same_length_run_together():
 def test_a_conditional_of_another_vocabulary_is_refused():
     process = Process(Schedule.round_robin(3, 6, last_keep=0.0), NoiseLaw.uniform(3))
     wider = Oracle(torch.full((4, 4, 4), 1 / 64, dtype=torch.float64), NoiseLaw.uniform(4))
-    for labels in (False, True):
+    for mark_noise in (False, True):
         with pytest.raises(ValueError, match=r"where .* was due"):
-            run_chain(wider, process, 4, labels=labels)
+            run_chain(wider, process, 4, mark_noise=mark_noise)
 
 
-@pytest.mark.parametrize("labels", [False, True])
-def test_a_clamped_site_of_a_block_is_evidence_for_the_others(labels):
+@pytest.mark.parametrize("mark_noise", [False, True])
+def test_a_clamped_site_of_a_block_is_evidence_for_the_others(mark_noise):
     table = torch.tensor([[0.5, 0.0], [0.0, 0.5]], dtype=torch.float64)
     process = Process(Schedule.round_robin(2, 4, "linear", block=2), NoiseLaw.uniform(2))
     for token in (0, 1):
-        x = run_chain(Oracle(table, process.noise), process, 50, clamp={0: token}, labels=labels)
+        x = run_chain(Oracle(table, process.noise), process, 50, clamp={0: token}, mark_noise=mark_noise)
         assert (x == token).all()
 
 
-@pytest.mark.parametrize("labels", [False, True])
+@pytest.mark.parametrize("mark_noise", [False, True])
 @pytest.mark.parametrize("value", [float("nan"), -float("inf")])
-def test_an_answer_that_is_no_law_is_refused(labels, value):
+def test_an_answer_that_is_no_law_is_refused(mark_noise, value):
     process = Process(Schedule.round_robin(2, 4, "linear"), NoiseLaw.uniform(2))
     with pytest.raises(ValueError, match="NaN, or left some site no token"):
-        run_chain(lambda x, t, s, sites: torch.full((*sites.shape, 2), value), process, 4, labels=labels)
+        run_chain(lambda x, t, s, sites: torch.full((*sites.shape, 2), value), process, 4, mark_noise=mark_noise)
 
 
 def test_a_schedule_that_does_not_visit_every_site_is_refused_from_noise():

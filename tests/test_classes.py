@@ -20,18 +20,18 @@ from glauber.conditional.adapters import guided
 from glauber.data import job, open_shards, prepare
 from glauber.model import Model, load
 from glauber.objective import dense
-from glauber.process.draws import Keyed
+from glauber.process.draws import KeyedGenerator
 from glauber.train import Trainer, TrainSpec, recipe, train
-from glauber.train.loop import InMemory
+from glauber.train.in_memory import InMemory
+from glauber.train.overrides import apply_settings
 from glauber.train.run import fit, run, shards_data
-from glauber.train.settings import apply_settings
 
 V, L = 3, 4
 
 
 def network(classes: int = 0, seed: int = 0, random: bool = True, **options) -> Transformer:
     torch.manual_seed(seed)
-    made = Transformer(TransformerConfig(V, L, width=16, layers=2, heads=2, cond=8, classes=classes, **options))
+    made = Transformer(TransformerConfig(V, L, width=16, layers=2, heads=2, cond_dim=8, classes=classes, **options))
     if random:  # adaLN-Zero starts as the uniform law, whatever it is told
         with torch.no_grad():
             for parameter in made.parameters():
@@ -75,7 +75,7 @@ def test_where_the_class_makes_no_difference_losses_and_answers_are_those_of_a_n
         told.classes.weight.zero_()
         for name, parameter in plain.named_parameters():
             parameter.copy_(told.get_parameter(name))
-    draws = [Keyed((0, 1), torch.arange(6), 6) for _ in range(2)]
+    draws = [KeyedGenerator((0, 1), torch.arange(6), 6) for _ in range(2)]
     losses = [dense(net, process(), tokens(6), generator=g, chunked=True) for net, g in zip((plain, told), draws, strict=True)]
     assert torch.equal(*losses)
     for loss in losses:
@@ -111,7 +111,7 @@ def test_no_class_is_the_last_row_and_a_class_may_be_said_for_all_rows_or_for_ea
 def test_every_row_is_trained_with_its_own_class_and_a_tenth_of_them_with_none():
     rows, seen = 400, []
     net = network(3, random=False)
-    spec = TrainSpec(steps=3, batch=rows, warmup=1, accumulate=2)
+    spec = TrainSpec(steps=3, batch=rows, warmup=1, grad_accum=2)
     x0 = torch.arange(rows)[:, None].expand(rows, L) % V  # a row's tokens say what its class is
     trainer = Trainer(net, process(), InMemory(x0, x0[:, 0]), spec)
     before = trainer.forward
@@ -137,7 +137,7 @@ def test_a_network_learns_what_each_class_is(objective):
     """Class k is the row kkkk: told the class, the network knows a masked token; told none, it cannot."""
     classes = torch.arange(60) % V
     x0 = classes[:, None].expand(60, L)
-    spec = TrainSpec(steps=150, batch=30, rate=1e-2, warmup=5, ema=0.9, timesteps=2, prompts=0.0)
+    spec = TrainSpec(steps=150, batch=30, lr=1e-2, warmup=5, ema_decay=0.9, timesteps=2, clean_fraction=0.0)
     keep = Process(Schedule.round_robin(L, L, keep=0.1), NoiseLaw.uniform(V))
     trained = train(network(V, random=False), keep, x0, spec, objective, classes=classes).network
     if objective != "dense":
@@ -277,7 +277,7 @@ def test_a_class_that_there_is_not_is_one_sentence():
     with refused("say which one"):
         model().sample(1, guidance=1.0)
     with refused("0 or more classes"):
-        TransformerConfig(V, L, classes=2, reads=True)
+        TransformerConfig(V, L, classes=2, causal=True)
 
 
 def test_a_model_with_classes_is_saved_and_loaded(tmp_path):

@@ -331,7 +331,7 @@ def test_a_score_is_the_same_for_a_text_and_for_what_prepare_makes_of_it(texts, 
     rows = len(loaded.codec.encode(STORY)) // 16
     train = rows - json.loads((data / "header.json").read_text())["splits"]["valid"][0]["rows"]
     one, other = (
-        json.loads(run("score", texts, *what, "--rows", train, "--sweeps", 1, "--order", "right", "--json").stdout)
+        json.loads(run("score", texts, *what, "--rows", train, "--sweeps", 1, "--order", "left-to-right", "--json").stdout)
         for what in ((data, "--split", "train"), ("--text", tmp_path / "story.txt"))
     )
     assert one.pop("seconds") > 0

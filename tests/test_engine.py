@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from glauber.bench import bench_sample
-from glauber.chain import Counted, driver, engine, run_chain
+from glauber.chain import CallCounter, driver, engine, run_chain
+from glauber.chain.banned import restrict
 from glauber.chain.engine import Walk, walk
-from glauber.chain.restriction import restrict
-from glauber.conditional import Denoiser, Oracle, Reader, Transformer, TransformerConfig
+from glauber.conditional import CausalConditional, Denoiser, Oracle, Transformer, TransformerConfig
 from glauber.process import NoiseLaw, Process, Schedule
 
 V, L, ROWS = 5, 6, 7
@@ -18,7 +18,7 @@ V, L, ROWS = 5, 6, 7
 def network():
     """A network whose answers depend on all that it is told."""
     torch.manual_seed(0)
-    made = Transformer(TransformerConfig(V, L, width=16, layers=2, heads=2, cond=8)).double().eval()
+    made = Transformer(TransformerConfig(V, L, width=16, layers=2, heads=2, cond_dim=8)).double().eval()
     for parameter in made.parameters():
         torch.nn.init.normal_(parameter)  # so large that it does depend on it
     return made
@@ -30,14 +30,14 @@ GIVEN = torch.tensor([True, False, False, True, False, False])
 TOKENS = torch.arange(ROWS * L).view(ROWS, L) % V
 
 SETTINGS = {
-    "left": (Schedule.round_robin(L, 4 * L, KEEP), {}),
+    "right-to-left": (Schedule.round_robin(L, 4 * L, KEEP), {}),
     "random order": (Schedule.round_robin(L, 4 * L, KEEP, torch.tensor([3, 0, 5, 1, 4, 2])), {}),
     "blocks": (Schedule.round_robin(L, 4 * L, KEEP, "strided", block=2), {}),
-    "one block": (Schedule.round_robin(L, 4 * L, KEEP, "right", block=L), {}),
-    "no whole sweeps": (Schedule.round_robin(L, 3 * L + 2, 0.5, "right", block=2, last_keep=0.0), {}),
+    "one block": (Schedule.round_robin(L, 4 * L, KEEP, "left-to-right", block=L), {}),
+    "no whole sweeps": (Schedule.round_robin(L, 3 * L + 2, 0.5, "left-to-right", block=2, last_keep=0.0), {}),
     "keep everything": (Schedule.round_robin(L, 2 * L, (1.0, 0.0)), {}),
-    "labels": (Schedule.round_robin(L, 4 * L, KEEP), {"labels": True}),
-    "labels in blocks": (Schedule.round_robin(L, 4 * L, KEEP, block=3), {"labels": True}),
+    "mark_noise": (Schedule.round_robin(L, 4 * L, KEEP), {"mark_noise": True}),
+    "labels in blocks": (Schedule.round_robin(L, 4 * L, KEEP, block=3), {"mark_noise": True}),
     "clamped": (Schedule.round_robin(L, 4 * L, KEEP, block=2), {"clamp": (GIVEN.expand(ROWS, L), TOKENS)}),
     "clamped by the paper's rule": (Schedule.round_robin(L, 4 * L, KEEP), {"clamp": {1: 2}, "clamp_rule": "paper"}),
     "each row its own clamp": (Schedule.round_robin(L, 4 * L, KEEP), {"clamp": (TOKENS > 2, TOKENS)}),
@@ -57,7 +57,7 @@ def test_rows_that_go_ahead_give_the_tokens_of_one_step_after_the_other(name, wi
     process, rows = Process(schedule, NOISE), None if "start" in options else ROWS
     results = []
     for on_step in (lambda t, x: None, None):  # to be shown every state, all rows must go together
-        counted, generator = Counted(Denoiser(network())), torch.Generator().manual_seed(3)
+        counted, generator = CallCounter(Denoiser(network())), torch.Generator().manual_seed(3)
         x = run_chain(counted, process, rows, generator=generator, on_step=on_step, ahead=ahead, **options)
         rows_used = counted.rows if ahead == 1 else None  # guesses cost rows
         results.append((x.tolist(), rows_used, torch.rand((), generator=generator).item()))
@@ -66,7 +66,7 @@ def test_rows_that_go_ahead_give_the_tokens_of_one_step_after_the_other(name, wi
 
 def test_fewer_calls_are_made_when_rows_go_ahead():
     process = Process(Schedule.round_robin(L, 40 * L, 0.9, last_keep=0.0), NOISE)
-    together, ahead = Counted(Denoiser(network())), Counted(Denoiser(network()))
+    together, ahead = CallCounter(Denoiser(network())), CallCounter(Denoiser(network()))
     run_chain(together, process, ROWS, generator=torch.Generator().manual_seed(0), on_step=lambda t, x: None)
     run_chain(ahead, process, ROWS, generator=torch.Generator().manual_seed(0))
     assert ahead.rows == together.rows
@@ -76,7 +76,7 @@ def test_fewer_calls_are_made_when_rows_go_ahead():
 def test_guesses_of_independent_sites_are_right_the_second_time():
     """Whatever the state, the draw is the same; so a window of k steps is guessed in one call, and taken by the next."""
     law = torch.tensor([0.1, 0.2, 0.3, 0.15, 0.25]).double().log()
-    counted = Counted(lambda x, t, survival, sites: law.expand(*sites.shape, V))
+    counted = CallCounter(lambda x, t, survival, sites: law.expand(*sites.shape, V))
     process = Process(Schedule.round_robin(L, 50 * L, 1.0), NOISE)  # needs the network at every step
     run_chain(counted, process, 1, generator=torch.Generator().manual_seed(0), ahead=10)
     assert counted.calls <= 2 * 50 * L / 10 + 1
@@ -90,7 +90,7 @@ def test_a_look_ahead_of_no_step_is_refused(ahead):
 
 def test_a_recorded_call_goes_through_all_rows_and_gives_the_same(monkeypatch):
     """On a GPU shapes must not change, so rows that are done are asked for nothing; here the call is repeated, not replayed."""
-    monkeypatch.setattr(engine, "Captured", lambda work, device: work)
+    monkeypatch.setattr(engine, "CudaGraph", lambda work, device: work)
     monkeypatch.setattr(engine, "WORTH", 0)
     asked, net = [], network()
 
@@ -102,11 +102,11 @@ def test_a_recorded_call_goes_through_all_rows_and_gives_the_same(monkeypatch):
     u = torch.rand(5 * L, 2, ROWS, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     for ahead in (1, 4):
         results = []
-        for recorded in (False, True):
+        for graphed in (False, True):
             start = NOISE.sample((ROWS, L), torch.Generator().manual_seed(1))
             steps = Walk(process, start, 5 * L, u, torch.ones(ROWS, L, dtype=torch.bool), False, ahead)
             asked.clear()
-            x, calls, rows = walk(steps, ask, recorded, lambda total: driver._bar(total, False))
+            x, calls, rows = walk(steps, ask, graphed, lambda total: driver._bar(total, False))
             assert calls == len(asked)
             assert rows == (int(steps.number.sum()) if ahead == 1 else sum(asked))
             results.append(x.tolist())
@@ -134,7 +134,7 @@ def test_one_law_that_cannot_be_drawn_from_is_refused_at_the_end(wrong, at):
 
 def test_what_is_answered_about_a_row_that_is_done_does_not_matter(monkeypatch):
     """Where shapes must not change, such rows are asked about, too, but nothing is drawn for them."""
-    monkeypatch.setattr(engine, "Captured", lambda work, device: work)
+    monkeypatch.setattr(engine, "CudaGraph", lambda work, device: work)
     monkeypatch.setattr(engine, "WORTH", 0)
     process = Process(Schedule.round_robin(L, 4 * L, 0.7, last_keep=0.0), NOISE)
 
@@ -175,11 +175,11 @@ def test_a_guess_that_cannot_be_spoils_nothing():
 def test_rows_that_are_read_go_together_even_behind_a_restriction():
     """A reader reads all rows at once; each row has its own beginning here."""
     torch.manual_seed(0)
-    net = Transformer(TransformerConfig(V, L, width=16, layers=1, heads=2, cond=8, reads=True)).double().eval()
-    process = Process(Schedule.round_robin(L, L, 0.0, "right"), NOISE)
+    net = Transformer(TransformerConfig(V, L, width=16, layers=1, heads=2, cond_dim=8, causal=True)).double().eval()
+    process = Process(Schedule.round_robin(L, L, 0.0, "left-to-right"), NOISE)
     rule = (torch.ones(L, dtype=torch.bool), torch.arange(V) == 2)
     given = torch.arange(L) < torch.tensor([[1], [3], [2]])
-    x = run_chain(restrict(Reader(net), [rule]), process, 3, clamp=(given, TOKENS[:3]), ahead=2)
+    x = run_chain(restrict(CausalConditional(net), [rule]), process, 3, clamp=(given, TOKENS[:3]), ahead=2)
     assert torch.equal(x[given], TOKENS[:3][given])
     assert not (x[~given] == 2).any()
 
@@ -201,4 +201,4 @@ def test_the_bench_weighs_the_chain_against_the_bare_network_and_keeps_what_it_h
     assert skip["calls_per_sample_1024"] == pytest.approx(1.875 * 1024)
     assert truncated["call_seconds"] > 0
     assert all(row["same_tokens"] == 1 for row in figures["ahead"])
-    assert {row["ahead"] for row in figures["ahead"]} == {1, 2, 4, 8, "reads"}
+    assert {row["ahead"] for row in figures["ahead"]} == {1, 2, 4, 8, "causal"}

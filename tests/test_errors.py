@@ -61,7 +61,7 @@ class KnowsOnlyTheStepLaw:
 
 
 def transformer(length: int = L, vocab: int = V) -> Transformer:
-    return Transformer(TransformerConfig(vocab, length, width=8, layers=1, heads=2, cond=4))
+    return Transformer(TransformerConfig(vocab, length, width=8, layers=1, heads=2, cond_dim=4))
 
 
 MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
@@ -74,10 +74,10 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     "corrupt: no rows axis": (lambda: process().corrupt(tokens()[0], 0), r"\(rows, 4\), got \(4,\)"),
     "start: token too large": (lambda: chain(start=(tokens(V), T)), r"0\.\.2"),
     "start: token negative": (lambda: chain(start=(tokens(-1), T)), r"0\.\.2"),
-    "start: token beyond the mask": (lambda: chain(start=(tokens(V + 1), T), labels=True), r"0\.\.3"),
+    "start: token beyond the mask": (lambda: chain(start=(tokens(V + 1), T), mark_noise=True), r"0\.\.3"),
     "start: token of type float": (lambda: chain(start=(tokens(dtype=torch.float64), T)), "whole numbers"),
     "start: another length": (lambda: chain(start=(tokens()[:, 1:], T)), r"\(rows, 4\)"),
-    "start: masked where nothing was noised": (lambda: chain(start=(tokens(0, V), 1), labels=True), "never noised"),
+    "start: masked where nothing was noised": (lambda: chain(start=(tokens(0, V), 1), mark_noise=True), "never noised"),
     "clamp: token too large": (lambda: chain(clamp={0: V}), r"0\.\.2"),
     "clamp: token negative": (lambda: chain(clamp={0: -1}), r"0\.\.2"),
     "clamp: token too large under a mask": (lambda: chain(clamp=([True] * L, [0, 0, V, 0])), r"0\.\.2"),
@@ -195,8 +195,8 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     "num negative": (lambda: chain(-1), "cannot draw -1 samples"),
     "num other than the start's rows": (lambda: chain(3, start=(tokens(), T)), "num is 3, but the start has 2 rows"),
     # options that exclude each other
-    "labels and a truncated mixture": (lambda: chain(labels=True, top_p=0.9, truncate="mixture"), "no mixture to truncate"),
-    "labels and a step law": (lambda: chain(conditional=KnowsOnlyTheStepLaw(), labels=True), "needs the clean conditional"),
+    "labels and a truncated mixture": (lambda: chain(mark_noise=True, top_p=0.9, truncate="mixture"), "no mixture to truncate"),
+    "labels and a step law": (lambda: chain(conditional=KnowsOnlyTheStepLaw(), mark_noise=True), "needs the clean conditional"),
     "a step law truncated as clean": (lambda: chain(conditional=KnowsOnlyTheStepLaw(), top_p=0.9), "truncate='mixture'"),
 }
 
@@ -220,7 +220,7 @@ def test_a_mistake_is_refused_in_one_plain_sentence(mistake):
         pytest.param(lambda: chain(0), id="no rows"),
         pytest.param(lambda: chain(start=(tokens(), 0)), id="a start at the end"),
         pytest.param(lambda: chain(None, start=(tokens(), T)), id="a start at T"),
-        pytest.param(lambda: chain(start=(tokens(V), T), labels=True), id="a masked start with labels"),
+        pytest.param(lambda: chain(start=(tokens(V), T), mark_noise=True), id="a masked start with labels"),
         pytest.param(lambda: chain(clamp={}), id="nothing clamped"),
         pytest.param(lambda: chain(clamp=([True] * L, [V - 1] * L)), id="everything clamped"),
         pytest.param(lambda: chain(clamp=([True, False, False, False], [0, 99, 99, 99])), id="junk where nothing is clamped"),

@@ -187,7 +187,7 @@ def test_mauve_is_the_area_of_the_shares_in_clusters_that_are_plain_to_see():
 
 @pytest.mark.parametrize("name", FEATURES)
 def test_mauve_is_that_of_the_package_mauve_text_on_the_same_features(name):
-    theirs = json.loads((Path(__file__).parent / "mauve.json").read_text())[name]  # by tools/parity/mauve_text.py
+    theirs = json.loads((Path(__file__).parent / "mauve.json").read_text())[name]  # by experiments/parity/mauve_text.py
     assert mauve(*features(*FEATURES[name])).values == pytest.approx(theirs, abs=0.01)
 
 
@@ -436,9 +436,7 @@ def test_two_judges_and_an_encoder_each_have_their_say(room):
     assert report["samples"]["mauve"]["features"] == "judge"
     alone = evaluate_texts(samples, reference, [judge])
     cut = spread(passages(reference.texts, int(np.median([len(text) for text in samples.texts]))), 80)
-    by_judge = [
-        [verdict.feature for verdict in Judge(judge).verdicts(some, True)] for some in (samples.texts, cut[::2], cut[1::2])
-    ]
+    by_judge = [[score.feature for score in Judge(judge).scores(some, True)] for some in (samples.texts, cut[::2], cut[1::2])]
     by_encoder = [Encoder(judge).features(some) for some in (samples.texts, cut[::2], cut[1::2])]
     for found, (ours, real, rest) in ((alone, map(np.stack, by_judge)), (report, by_encoder)):
         assert found["samples"]["mauve"]["values"] == pytest.approx(mauve(ours, rest).values, abs=1e-6)

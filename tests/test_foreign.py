@@ -17,10 +17,10 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 import glauber
 from glauber import Model, NoiseLaw, Process, Schedule, Transformer, TransformerConfig
-from glauber.codec.training import VQSettings
-from glauber.codec_train import train_codec
 from glauber.data import prepare
 from glauber.train.checkpoint import write_checkpoint
+from glauber.train.codec import train_codec
+from glauber.train.vq import VQSettings
 
 TINY = {"vocab_size": 20, "n_positions": 8, "n_embd": 8, "n_layer": 2, "n_head": 2}
 

@@ -9,13 +9,14 @@ import pytest
 import torch
 
 from glauber import Model, NoiseLaw, Process, Schedule, Transformer, TransformerConfig, run_chain
-from glauber.baseline import METHODS, network_of
-from glauber.chain import captured, driver
-from glauber.chain.restriction import restrict
-from glauber.conditional import Denoiser, Reader
+from glauber.chain import driver
+from glauber.chain.banned import restrict
+from glauber.conditional import CausalConditional, Denoiser
+from glauber.method import METHODS, network_of
+from glauber.runtime import cuda_graph
 from glauber.train import Trainer, TrainSpec, recipe
 from glauber.train.checkpoint import checkpoints
-from glauber.train.loop import InMemory
+from glauber.train.in_memory import InMemory
 from glauber.train.report import read_log
 from glauber.train.run import Data, fit, run
 
@@ -49,7 +50,7 @@ def compiler():
 def network(length: int = L, **shape) -> Transformer:
     """In float64, where no token depends on rounding; its answers depend on all that it is told."""
     torch.manual_seed(0)
-    made = Transformer(TransformerConfig(V, length, width=16, layers=2, heads=2, cond=8, **shape)).double().eval()
+    made = Transformer(TransformerConfig(V, length, width=16, layers=2, heads=2, cond_dim=8, **shape)).double().eval()
     for parameter in made.parameters():
         torch.nn.init.normal_(parameter)
     return made
@@ -61,7 +62,7 @@ RULE = (torch.arange(L) < 9, torch.arange(V) == 2)
 CHAINS = {
     "from left to right": (Schedule.round_robin(L, 4 * L, KEEP), {}),
     "in blocks": (Schedule.round_robin(L, 8 * L, 0.9, "strided", block=2, last_keep=0.0), {}),
-    "with marked noise": (Schedule.round_robin(L, 4 * L, KEEP), {"labels": True}),
+    "with marked noise": (Schedule.round_robin(L, 4 * L, KEEP), {"marked_fraction": True}),
     "clamped": (Schedule.round_robin(L, 4 * L, KEEP), {"clamp": (GIVEN.expand(ROWS, L), TOKENS)}),
     "each row its own clamp": (Schedule.round_robin(L, 6 * L, 0.95, last_keep=0.0), {"clamp": (TOKENS > 2, TOKENS)}),
     "with absent sites": (Schedule.round_robin(L, 6 * L, 0.95, last_keep=0.0), {"absent": GIVEN}),
@@ -110,12 +111,15 @@ def test_a_replayed_chain_keeps_its_rules_and_its_guidance(what, replays):
 @pytest.mark.parametrize("options", [{}, {"temperature": 0.8, "top_p": 0.9}], ids=["as it is", "truncated"])
 def test_replayed_causal_reading_gives_the_tokens_of_one_step_after_the_other_and_of_the_cpu(options, replays):
     length = 3 * L
-    schedule, net = Schedule.round_robin(length, length, 0.0, "right"), network(length, reads=True, absolute=True)
-    on_cpu = drawn(Reader(net), schedule, options, "cpu")
+    schedule, net = (
+        Schedule.round_robin(length, length, 0.0, "left-to-right"),
+        network(length, causal=True, learned_positions=True),
+    )
+    on_cpu = drawn(CausalConditional(net), schedule, options, "cpu")
     net.to(CARD)
-    together = drawn(Reader(net), schedule, options, CARD, show=lambda t, x: None)
+    together = drawn(CausalConditional(net), schedule, options, CARD, show=lambda t, x: None)
     assert not replays
-    replayed = drawn(Reader(net), schedule, options, CARD)
+    replayed = drawn(CausalConditional(net), schedule, options, CARD)
     assert replays
     assert torch.equal(replayed, together)
     assert torch.equal(replayed, on_cpu)
@@ -137,7 +141,7 @@ def counting(rows: int) -> torch.Tensor:
 
 
 DATA = Data(InMemory(counting(512)), InMemory(counting(64)), V, L, torch.ones(V), None, "counting")
-SPEC = TrainSpec(400, 128, read_every=2, labels=0.3, rate=3e-3, warmup=20, clip=1.0, ema=0.98)
+SPEC = TrainSpec(400, 128, causal_every=2, marked_fraction=0.3, lr=3e-3, warmup=20, grad_clip=1.0, ema_decay=0.98)
 PROCESS = Process(Schedule.round_robin(L, 4 * L, "linear"), NoiseLaw.uniform(V))
 
 
@@ -145,7 +149,7 @@ PROCESS = Process(Schedule.round_robin(L, 4 * L, "linear"), NoiseLaw.uniform(V))
 def toy() -> Transformer:
     """A network trained on the card, both causal and in any order."""
     torch.manual_seed(0)
-    shape = TransformerConfig(V, L, width=64, layers=2, heads=2, cond=16, reads=True)
+    shape = TransformerConfig(V, L, width=64, layers=2, heads=2, cond_dim=16, causal=True)
     trainer = Trainer(Transformer(shape).to(CARD), PROCESS, DATA.train, SPEC)
     while not trainer.done:
         trainer.advance()
@@ -156,7 +160,7 @@ def toy() -> Transformer:
 def test_a_model_samples_in_bfloat16_by_default_and_as_well_as_in_float32(how, toy, replays, compiler, monkeypatch):
     """Of 4000 rows a share p counts up; two such shares differ by more than 0.04 less than once in 3000, whatever p is."""
     monkeypatch.setattr(driver, "COMPILED", 0.0 if "compiled" in how else torch.inf)
-    process = PROCESS if "any order" in how else Process(Schedule.round_robin(L, L, 0.0, "right"), PROCESS.noise)
+    process = PROCESS if "any order" in how else Process(Schedule.round_robin(L, L, 0.0, "left-to-right"), PROCESS.noise)
     if how == "causal":
         monkeypatch.setattr("glauber.chain.engine.WORTH", 0)  # else so short a row is read as it is
     model, tokens = Model(toy, process), {}
@@ -175,7 +179,7 @@ def test_a_model_samples_in_bfloat16_by_default_and_as_well_as_in_float32(how, t
 
 def trained(plan, steps: int, eager: int, compiled: bool, monkeypatch) -> tuple[torch.Tensor, torch.Tensor]:
     """Losses (steps,) and all averaged weights, when the first `eager` steps are not replayed."""
-    monkeypatch.setattr(captured, "EAGER", eager)
+    monkeypatch.setattr(cuda_graph, "EAGER", eager)
     plan = fit(plan, DATA)
     torch.manual_seed(0)
     net = network_of(plan.objective, plan.network).to(CARD)
@@ -187,8 +191,8 @@ def trained(plan, steps: int, eager: int, compiled: bool, monkeypatch) -> tuple[
 
 GGM = replace(
     recipe("tiny"),
-    network=TransformerConfig(V, L, width=64, layers=2, heads=2, cond=16, reads=True),
-    train=replace(SPEC, steps=40, decay=40, batch=32, precision="bf16", accumulate=2, evaluate_every=20, checkpoint_every=10),
+    network=TransformerConfig(V, L, width=64, layers=2, heads=2, cond_dim=16, causal=True),
+    train=replace(SPEC, steps=40, decay=40, batch=32, precision="bf16", grad_accum=2, evaluate_every=20, checkpoint_every=10),
 )
 
 

@@ -24,10 +24,10 @@ from safetensors.torch import load_file, save_file
 
 import glauber
 from glauber import Model, NoiseLaw, Process, Schedule, Transformer, TransformerConfig
-from glauber.baseline import layout_of, network_of
 from glauber.cli.running import app
 from glauber.codec import ByteCodec, CharCodec, PixelCodec, TokenizerCodec
 from glauber.data import prepare
+from glauber.method import layout_of, network_of
 
 SECONDS, MEGABYTES = 10, 950
 """Of the 1000, some 45 are the pages of libraries that a process which was forked has not yet touched."""
@@ -175,17 +175,17 @@ def test_a_model_folder_is_judged_before_anything_is_built(what, tokens, tmp_pat
     "shape",
     [
         {},
-        {"absolute": True},
-        {"reads": True},
+        {"learned_positions": True},
+        {"causal": True},
         {"conditioning": "time"},
         {"classes": 3},
-        {"grid": (2, 3), "cond": 5, "layers": 3},
+        {"grid": (2, 3), "cond_dim": 5, "layers": 3},
     ],
     ids=lambda shape: " ".join(shape),
 )
 def test_the_layout_of_a_network_is_that_of_the_network(method, shape):
     if method == "plaid":  # which never reads
-        shape = {name: value for name, value in shape.items() if name != "reads"}
+        shape = {name: value for name, value in shape.items() if name != "causal"}
     config = TransformerConfig(**{"vocab": 7, "length": 6, "width": 16, "layers": 2, "heads": 2} | shape)
     layout, network = layout_of(method, config), network_of(method, config)
     assert layout.shapes() == {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
@@ -282,7 +282,7 @@ COMMANDS: dict[str, tuple[tuple[object, ...], str]] = {
     "ten million layers": ((*TRAIN, "--set", "network.layers=10000000"), "parameters takes at least"),
     "a width of a million": ((*TRAIN, "--set", "network.width=1000000"), "GB of memory, and there are"),
     "a batch of billions": ((*TRAIN, "--set", "train.batch=1000000000"), "tokens at a time, takes at least"),
-    "a condition of a billion": ((*TRAIN, "--set", "network.cond=1000000000"), "cond is a whole number of at most"),
+    "a condition of a billion": ((*TRAIN, "--set", "network.cond_dim=1000000000"), "cond_dim is a whole number of at most"),
     "heads beyond 64 bits": ((*TRAIN, "--set", f"network.heads={BEYOND}"), "network.heads is a whole number"),
     "a trillion sweeps": ((*TRAIN, "--set", "process.sweeps=1000000000000"), "at most 4,194,304 sites and steps"),
     "a setting nested deep": ((*TRAIN, "--set", f"process.keep={DEEP}"), "keep is a number"),

@@ -10,7 +10,7 @@ from enumeration import HEAT_BATH, KERNELS, REVERSAL, World, common_part, kl, ra
 
 from glauber import Classifier, Denoiser, NoiseLaw, Oracle, Process, Schedule, bound
 from glauber.chain import kernels
-from glauber.evaluate.bounds import prior_divergence, step_divergence
+from glauber.chain.bounds import prior_divergence, step_divergence
 from glauber.objective import binary, binary_loss, dense_loss, marginal, marginal_loss
 
 EXACT = 1e-9
@@ -283,7 +283,7 @@ def test_identity_6_silent_and_residual_parts_make_the_whole_step(kernel, pi):
         clean = torch.from_numpy(rng.dirichlet([0.4] * 3, size=(20, 1)))
         s, k, now = site(S, keep, x, rows=20)
         odds = kernels.own_odds(kernel, k, law[now])
-        stay, noise = kernels.silent(s, odds, law[now])
+        stay, noise = kernels.call_free(s, odds, law[now])
         whole = kernels.step(kernels.mixture(clean, s, law), now, odds)
         if kernel == REVERSAL and (keep == 1 or pi[x] == 0):  # the token must have been kept
             assert (stay == 1).all()
@@ -306,7 +306,7 @@ def test_identity_6_the_silent_part_is_the_largest_that_needs_no_network(kernel)
     for S, keep, x in CASES:
         s, k, now = site(S, keep, x)
         odds = kernels.own_odds(kernel, k, torch.from_numpy(PI)[now])
-        stay, noise = (part.item() for part in kernels.silent(s, odds, torch.from_numpy(PI)[now]))
+        stay, noise = (part.item() for part in kernels.call_free(s, odds, torch.from_numpy(PI)[now]))
         silent = stay * np.eye(3)[x] + noise * PI
         np.testing.assert_allclose(silent, common_part(kernel, S, keep, PI, x), atol=1e-13)
         for c in rng.dirichlet([0.3] * 3, size=50):
@@ -323,7 +323,7 @@ def test_identity_6_the_partial_skip_needs_at_most_2_77_L_calls():
     for S in (1.0, 0.5, 0.25, 0.125):
         for pi_x in calls:
             s, pi, keep = (torch.tensor([[value]], dtype=torch.float64) for value in (S, pi_x, 0.5))
-            calls[pi_x] += 1 - sum(kernels.silent(s, kernels.own_odds(REVERSAL, keep, pi), pi)).item()
+            calls[pi_x] += 1 - sum(kernels.call_free(s, kernels.own_odds(REVERSAL, keep, pi), pi)).item()
     assert calls[1e-12] == pytest.approx(1 + 2 / 3 + 4 / 7 + 8 / 15, abs=1e-9)  # 2.7714
     assert calls[0.5] < calls[0.2] < calls[1e-12]
 
@@ -511,8 +511,8 @@ def test_identity_8_the_papers_zero_shot_rule_is_another_law(clamp):
 def test_identity_9_the_labelled_chain_from_all_noise_is_exact_under_any_schedule(name, kernel):
     """Also one that leaves signal at T, from which the anonymous chain is not exact."""
     world = WORLDS[name]
-    marked = world.labelled()
-    law = driven(marked, *package(world), np.eye(marked.N)[-1], kernel, labels=True)[0]
+    marked = world.marked()
+    law = driven(marked, *package(world), np.eye(marked.N)[-1], kernel, mark_noise=True)[0]
     np.testing.assert_allclose(law, marked.table, atol=EXACT)
     if name != "ends-in-0":
         assert tv(world.reverse(kernel, world.noise), world.table) > 1e-8
@@ -521,12 +521,12 @@ def test_identity_9_the_labelled_chain_from_all_noise_is_exact_under_any_schedul
 @EVERY_KERNEL
 def test_identity_9_the_labelled_step_is_the_step_of_a_process_of_the_same_kind(kernel):
     """`kernels.labelled` against the enumerated process whose noise law is sure to draw the mark."""
-    marked = VARIED.labelled()
+    marked = VARIED.marked()
     for t, i in enumerate(VARIED.sites):
         S, keep = VARIED.survival(t)[i], VARIED.keep[t]
         signal = torch.tensor([[True], [False]])
         arguments = (torch.full((2, 1), value, dtype=torch.float64) for value in (S, keep))
-        stay, call = kernels.labelled(kernel, *arguments, signal)
+        stay, call = kernels.marked(kernel, *arguments, signal)
         back, clean = marked.back(kernel, t), marked.clean(t, i)
         for n in np.flatnonzero(marked.laws[t + 1] > 0):
             token = marked.states[n, i]
@@ -539,9 +539,9 @@ def test_identity_9_the_labelled_step_is_the_step_of_a_process_of_the_same_kind(
 @EVERY_KERNEL
 def test_identity_9_clamped_and_labelled_is_exact_for_the_conditional_law(kernel):
     clamp = {1: 2}
-    marked = HALF.never_visiting(clamp).labelled()
+    marked = HALF.never_visiting(clamp).marked()
     start = marked.given(clamp, np.eye(marked.N)[-1])
-    law = driven(marked, *package(HALF), start, kernel, labels=True, clamp=clamp)[0]
+    law = driven(marked, *package(HALF), start, kernel, mark_noise=True, clamp=clamp)[0]
     np.testing.assert_allclose(law, World(marked.table, marked.pi, [], []).conditional(clamp), atol=EXACT)
 
 

@@ -15,7 +15,7 @@ from scipy import stats
 from glauber import Model, NoiseLaw, Oracle, PixelCodec, Process, Schedule, Transformer, TransformerConfig, run_chain
 from glauber.cli.watching import View, wrap
 from glauber.codec import ByteCodec, CharCodec, TextCodec, TokenizerCodec, text_codec
-from glauber.infill import Filled, continue_text, fill_text, read_template, split_gaps, windows
+from glauber.tasks.infill import Filled, continue_text, fill_text, read_template, split_gaps, windows
 
 FALSE_ALARM = 1e-6  # of each comparison of frequencies; the seeds are fixed, so it cannot come and go
 
@@ -74,7 +74,7 @@ def law_of(model: Known, pattern: str) -> dict[str, float]:
     ("text", "pattern"),
     [("[[1]]ab[[1]]", "?ab?"), ("b[[2]]a", "b??a"), ("a[[2]]", "a??"), ("[[2]]", "??"), ("[[1]][[2]]b", "???b")],
 )
-@pytest.mark.parametrize("options", [{}, {"kernel": "reversal"}, {"labels": True, "sweeps": 1}])
+@pytest.mark.parametrize("options", [{}, {"kernel": "reversal"}, {"mark_noise": True, "sweeps": 1}])
 def test_the_gaps_are_drawn_from_the_models_law_given_the_rest(text, pattern, options):
     """Sites beyond the text are summed out: they are sampled and dropped."""
     model = known(4, CharCodec("ab"))
@@ -153,7 +153,7 @@ def test_tokens_are_filled_where_the_mask_is_true_each_row_with_its_own():
     assert model.infill_tokens(x[0, :2], mask[0, :2], seed=0).shape == (2,)
 
 
-@pytest.mark.parametrize("options", [{}, {"kernel": "reversal"}, {"labels": True, "sweeps": 1}])
+@pytest.mark.parametrize("options", [{}, {"kernel": "reversal"}, {"mark_noise": True, "sweeps": 1}])
 @pytest.mark.parametrize(("prompt", "pattern"), [("a", "a???"), ("bab", "bab?")])
 def test_samples_with_a_prompt_are_drawn_from_the_models_law_given_their_beginning(prompt, pattern, options):
     model = known(4, CharCodec("ab"))
@@ -187,7 +187,7 @@ def test_a_variation_of_data_is_data():
     assert_drawn_from(model.vary("ab", 6, 4000, seed=0), shorter)  # at T nothing is left of the text
 
 
-@pytest.mark.parametrize("options", [{}, {"labels": True}, {"kernel": "heat-bath"}])
+@pytest.mark.parametrize("options", [{}, {"mark_noise": True}, {"kernel": "heat-bath"}])
 def test_a_text_varied_to_step_0_is_itself_and_one_step_changes_one_site(options):
     model = known(4, CharCodec("ab"), end=1.0)
     assert model.vary("abb", 0, 5, seed=0, **options) == ["abb"] * 5
@@ -450,7 +450,9 @@ def test_the_papers_classifier_fills_gaps_too():
     assert len(filled.gaps[0].probabilities) == 2
 
 
-@pytest.mark.parametrize(("order", "block", "sweeps"), [("left", 1, 2), ("right", 1, 1), ("right", 2, 2), ("strided", 4, 2)])
+@pytest.mark.parametrize(
+    ("order", "block", "sweeps"), [("right-to-left", 1, 2), ("left-to-right", 1, 1), ("left-to-right", 2, 2), ("strided", 4, 2)]
+)
 def test_a_chain_that_stops_when_the_gaps_have_settled_has_filled_them_as_the_whole_one(order, block, sweeps):
     model = untrained(CODECS["char"])
     L = model.process.length
@@ -476,13 +478,13 @@ def test_a_last_step_that_is_none_of_the_chains_is_refused(stop):
         run_chain(Oracle(torch.full((3,) * 4, 1 / 81, dtype=torch.float64), process.noise), process, 1, stop=stop)
 
 
-@pytest.mark.parametrize("labels", [False, True])
-def test_the_law_of_a_chain_with_absent_sites_is_that_of_the_others(labels):
+@pytest.mark.parametrize("mark_noise", [False, True])
+def test_the_law_of_a_chain_with_absent_sites_is_that_of_the_others(mark_noise):
     torch.manual_seed(0)
     table = torch.rand(2, 2, 2, dtype=torch.float64)
     table /= table.sum()
     noise = NoiseLaw.uniform(2)
-    process = Process(Schedule.round_robin(3, 9, [0.5, 0.6, 0.0], "right"), noise)
+    process = Process(Schedule.round_robin(3, 9, [0.5, 0.6, 0.0], "left-to-right"), noise)
     asked = []
     oracle = Oracle(table, noise)
 
@@ -492,7 +494,7 @@ def test_the_law_of_a_chain_with_absent_sites_is_that_of_the_others(labels):
 
     away = torch.tensor([False, True, False])
     generator = torch.Generator().manual_seed(0)
-    x = run_chain(counted, process, 20_000, absent=away, labels=labels, generator=generator)
+    x = run_chain(counted, process, 20_000, absent=away, mark_noise=mark_noise, generator=generator)
     assert 1 not in torch.cat(asked).tolist()
     seen = torch.bincount(x[:, 0] * 2 + x[:, 2], minlength=4).numpy()
     assert stats.chisquare(seen, 20_000 * table.sum(1).flatten().numpy()).pvalue > FALSE_ALARM

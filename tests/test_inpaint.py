@@ -14,10 +14,10 @@ from refusals import refused
 from glauber import Model, NoiseLaw, PatchCodec, Process, Schedule, load
 from glauber.cli import main
 from glauber.codec import VQCodec
-from glauber.codec.training import VQSettings
 from glauber.codec.vq import build_vq
 from glauber.conditional import Transformer, TransformerConfig
-from glauber.inpaint import RULES, TURNS, closed, covered, given_tokens, own_rule, placed, read_mask
+from glauber.tasks.inpaint import REFINEMENTS, RULES, closed, covered, given_tokens, own_rule, placed, read_mask
+from glauber.train.vq import VQSettings
 
 EVERY_RULE = pytest.mark.parametrize("rule", RULES)
 
@@ -133,35 +133,35 @@ def test_turns_fill_in_once_more_given_the_tokens_of_each_filled_image():
     codec, image, hole = WideCodec(), photo(8, grey=True), square()
     it, draws = model_of(codec), torch.Generator().manual_seed(3)
     given, tokens = given_tokens(codec, image, hole, "cover")
-    for _ in range(TURNS):
+    for _ in range(REFINEMENTS):
         hasty = it.run(4, draws, clamp=(given, tokens), sweeps=1, order="random", block=2)  # 16 sites in at most 14 calls
         before, tokens = tokens, codec.encode(np.where(hole, codec.decode(hasty), image))
         assert (tokens != before)[:, given].any()  # the fill is seen by tokens around it
     last = np.where(hole, codec.decode(it.run(4, draws, clamp=(given, tokens))), image)
-    found = it.inpaint(image, hole, num=4, seed=3, mask_rule="turns")
+    found = it.inpaint(image, hole, num=4, seed=3, mask_rule="iterative")
     assert np.array_equal(np.stack([np.asarray(fill) for fill in found]), last)
-    assert it.inpaint(image, hole, num=0, mask_rule="turns") == []
+    assert it.inpaint(image, hole, num=0, mask_rule="iterative") == []
 
 
 def test_a_model_that_has_one_chain_alone_takes_turns_by_it():
     codec, image, hole = WideCodec(), photo(8, grey=True), square()
     it, draws = model_of(codec, "marginal"), torch.Generator().manual_seed(3)
     given, tokens = given_tokens(codec, image, hole, "cover")
-    for _ in range(TURNS + 1):
+    for _ in range(REFINEMENTS + 1):
         filled = np.where(hole, codec.decode(it.run(1, draws, clamp=(given, tokens))), image)
         tokens = codec.encode(filled)
-    assert np.array_equal(np.asarray(it.inpaint(image, hole, seed=3, mask_rule="turns")), filled[0])
+    assert np.array_equal(np.asarray(it.inpaint(image, hole, seed=3, mask_rule="iterative")), filled[0])
 
 
 def test_turns_are_taken_unless_told_where_tokens_look_beyond_their_squares():
     assert own_rule(CODECS["patches"]()) == own_rule(WideCodec()) == "cover"
-    assert own_rule(load("fashion").codec) == "turns"
+    assert own_rule(load("fashion").codec) == "iterative"
 
 
 def test_where_a_token_sees_its_own_square_alone_turns_give_the_tokens_that_cover_gave():
     codec = CODECS["patches"]()
     image, hole = photo(16, grey=True), square(16)
-    given, tokens = given_tokens(codec, image, hole, "turns")
+    given, tokens = given_tokens(codec, image, hole, "iterative")
     filled = np.asarray(model_of(codec).inpaint(image, hole, seed=0))
     assert torch.equal(codec.encode(filled[None])[0][given], tokens[given])
 
@@ -193,7 +193,7 @@ def test_pixels_outside_the_hole_come_back_byte_for_byte_in_every_fill(rule, cod
 
 
 def test_a_rule_that_there_is_not_is_refused():
-    with refused("one of cover, paper, turns"):
+    with refused("one of cover, paper, iterative"):
         model_of(WideCodec()).inpaint(np.zeros((8, 8), np.uint8), square(), mask_rule="best")
 
 

@@ -11,7 +11,7 @@ from refusals import refused
 from tokenizers import processors
 
 from glauber.evaluate.infill import Fill, given_both_sides, read_fills, recovery
-from glauber.evaluate.judge import Encoder, Judge, Ledger, Verdict, perplexities, windows
+from glauber.evaluate.judge import Encoder, Judge, ScoreCache, TextScore, perplexities, windows
 
 TEXTS = [STORY[:40], STORY[30:110], STORY[100:117], "caf\u00e9 \u4f60\u597d", STORY[200:231], STORY[5:25]]
 
@@ -39,24 +39,24 @@ def log_probability(ids: list[int], context: int | None = None) -> float:
 
 
 def test_the_nll_is_that_of_a_loop_over_single_tokens(judge):
-    for text, verdict in zip(TEXTS, judge.verdicts(TEXTS), strict=True):
+    for text, score in zip(TEXTS, judge.scores(TEXTS), strict=True):
         ids = tokenizer().encode(text).ids
-        assert verdict.tokens == len(ids) <= CONTEXT
-        assert verdict.nll == pytest.approx(-log_probability(ids), rel=1e-5)
-        assert verdict.characters == len(text) - len(tokenizer().decode(ids[:1]))
+        assert score.tokens == len(ids) <= CONTEXT
+        assert score.nll == pytest.approx(-log_probability(ids), rel=1e-5)
+        assert score.characters == len(text) - len(tokenizer().decode(ids[:1]))
 
 
 def test_a_gguf_file_of_the_same_model_gives_the_same_figures(judge, tmp_path):
     other = Judge(str(save_gguf(tmp_path / "model.gguf")))
     assert other.name == "model.gguf"
     assert other.tokens(TEXTS) == judge.tokens(TEXTS)
-    for ours, theirs in zip(other.verdicts(TEXTS), judge.verdicts(TEXTS), strict=True):
+    for ours, theirs in zip(other.scores(TEXTS), judge.scores(TEXTS), strict=True):
         assert ours.nll == pytest.approx(theirs.nll, rel=1e-5)
 
 
 def test_both_perplexities_follow_their_formulas():
-    verdicts = [Verdict(6.0, 3, 10), Verdict(1.5, 5, 20), Verdict(8.0, 4, 7)]
-    found = perplexities(verdicts)
+    scores = [TextScore(6.0, 3, 10), TextScore(1.5, 5, 20), TextScore(8.0, 4, 7)]
+    found = perplexities(scores)
     assert found["perplexity_paper"] == pytest.approx((math.exp(2) + math.exp(0.3) + math.exp(2)) / 3)
     assert found["perplexity"] == pytest.approx(math.exp(15.5 / (2 + 4 + 3)))
     assert found["bits_per_character"] == pytest.approx(15.5 / math.log(2) / 37)
@@ -66,8 +66,8 @@ def test_windows_judge_every_token_but_the_first_once():
     for length in range(2, 40):
         for context in (2, 3, 8, 50):
             cut = list(windows(length, context))
-            judged = [place for begin, end, first in cut for place in range(first, end)]
-            assert judged == list(range(1, length))
+            evaluated = [place for begin, end, first in cut for place in range(first, end)]
+            assert evaluated == list(range(1, length))
             assert all(end - begin <= context for begin, end, _ in cut)
             assert all(first - begin >= min(context // 2, first) for begin, _, first in cut), "with half a window before it"
 
@@ -86,17 +86,17 @@ def test_a_text_longer_than_the_judges_context_is_read_in_windows(judge):
             expected -= logs[place - begin - 1, ids[place]].item()
             done = place + 1
     assert done == len(ids)
-    (verdict,) = judge.verdicts([text], features=True)
-    assert verdict.nll == pytest.approx(expected, rel=1e-5)
-    assert verdict.tokens == len(ids)
+    (score,) = judge.scores([text], features=True)
+    assert score.nll == pytest.approx(expected, rel=1e-5)
+    assert score.tokens == len(ids)
 
 
 def test_the_feature_is_the_last_hidden_state_at_the_last_token(judge):
     model = language_model(tokenizer().get_vocab_size())
-    for text, verdict in zip(TEXTS, judge.verdicts(TEXTS, features=True), strict=True):
+    for text, score in zip(TEXTS, judge.scores(TEXTS, features=True), strict=True):
         with torch.no_grad():
             states = model.model(input_ids=torch.tensor([tokenizer().encode(text).ids])).last_hidden_state[0]
-        np.testing.assert_allclose(verdict.feature, states[-1].numpy(), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(score.feature, states[-1].numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_a_start_token_that_the_judge_wants_is_read_but_not_judged(folder, tmp_path):
@@ -105,44 +105,44 @@ def test_a_start_token_that_the_judge_wants_is_read_but_not_judged(folder, tmp_p
     made.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
     made.save(str(other / "tokenizer.json"))
     judge = Judge(str(other))
-    (verdict,) = judge.verdicts(TEXTS[:1])
+    (score,) = judge.scores(TEXTS[:1])
     ids = tokenizer().encode(TEXTS[0]).ids
-    assert verdict.tokens == len(ids)
+    assert score.tokens == len(ids)
     assert judge.tokens(TEXTS[:1]) == [ids]
-    assert verdict.nll == pytest.approx(log_probability([0, *ids[:1]]) - log_probability([0, *ids]), rel=1e-5)
+    assert score.nll == pytest.approx(log_probability([0, *ids[:1]]) - log_probability([0, *ids]), rel=1e-5)
 
 
 def test_judging_goes_on_after_a_kill_to_the_same_figures(judge, tmp_path):
     texts = [STORY[k : k + 25 + 3 * k] for k in range(40)]
     whole, path = tmp_path / "whole", tmp_path / "partial"
-    expected = judge.verdicts(texts, True, Ledger(whole))
+    expected = judge.scores(texts, True, ScoreCache(whole))
     lines = whole.read_bytes().splitlines(keepends=True)
     assert len(lines) == len(texts)
     for kept, torn in ((0, 7), (1, 0), (13, 50), (39, 1)):
         path.write_bytes(b"".join(lines[:kept]) + lines[kept][:torn])
-        found = judge.verdicts(texts, True, Ledger(path))
+        found = judge.scores(texts, True, ScoreCache(path))
         for ours, theirs in zip(found, expected, strict=True):
             assert ours[:3] == theirs[:3], "bit for bit"
             assert np.array_equal(ours.feature, theirs.feature)
-        assert len(Ledger(path).known) == len(texts), "and the file can be read again"
+        assert len(ScoreCache(path).known) == len(texts), "and the file can be read again"
 
 
 def test_what_a_ledger_knows_is_not_judged_again_and_another_judge_is_not_believed(judge, tmp_path):
-    judge.verdicts(TEXTS, ledger=Ledger(tmp_path / "ledger"))
+    judge.scores(TEXTS, cache=ScoreCache(tmp_path / "ledger"))
     lines = [json.loads(line) for line in (tmp_path / "ledger").read_bytes().splitlines()]
     for line in lines:
         line[1] = 123.0
     (tmp_path / "ledger").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert {verdict.nll for verdict in judge.verdicts(TEXTS, ledger=Ledger(tmp_path / "ledger"))} == {123.0}
+    assert {score.nll for score in judge.scores(TEXTS, cache=ScoreCache(tmp_path / "ledger"))} == {123.0}
     other = Judge(str(save_judge(tmp_path / "other", seed=1)))
-    assert 123.0 not in {verdict.nll for verdict in other.verdicts(TEXTS, ledger=Ledger(tmp_path / "ledger"))}
+    assert 123.0 not in {score.nll for score in other.scores(TEXTS, cache=ScoreCache(tmp_path / "ledger"))}
 
 
 def test_a_file_that_is_no_ledger_is_refused_and_left_as_it_was(tmp_path):
     for content in (b"my notes\n", b"[1]\n", b'["a", null, 1, 2, null]\n, and more'):
         (tmp_path / "notes").write_bytes(content)
         with refused("remove it, or name another --out"):
-            Ledger(tmp_path / "notes")
+            ScoreCache(tmp_path / "notes")
         assert (tmp_path / "notes").read_bytes() == content
 
 
@@ -251,4 +251,4 @@ def test_what_is_no_judge_is_refused(tmp_path, judge):
         with refused("cannot be read"):
             Judge(str(tmp_path / "torn.gguf"))
     with refused("fewer than two tokens"):
-        judge.verdicts([STORY, "a"])
+        judge.scores([STORY, "a"])

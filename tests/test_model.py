@@ -26,7 +26,7 @@ V, L = 16, 16
 
 def network(vocab: int = V, length: int = L, conditioning: str = "survival", grid=(4, 4), seed: int = 0) -> Transformer:
     net = Transformer(
-        TransformerConfig(vocab, length, width=16, layers=1, heads=2, conditioning=conditioning, grid=grid, cond=8)
+        TransformerConfig(vocab, length, width=16, layers=1, heads=2, conditioning=conditioning, grid=grid, cond_dim=8)
     )
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -86,7 +86,7 @@ def assert_same(one: Model, other: Model) -> None:
 
 
 def without_codec() -> Model:
-    process = Process(Schedule.round_robin(6, 12, "linear", order="right", block=3), NoiseLaw.uniform(5))
+    process = Process(Schedule.round_robin(6, 12, "linear", order="left-to-right", block=3), NoiseLaw.uniform(5))
     return Model(network(5, 6, grid=None), process)
 
 
@@ -401,7 +401,7 @@ def test_a_config_with_an_unknown_key_is_refused(folder, path, changes):
         (["network"], {"layers": 2}),
         (["network"], {"layers": 0}),
         (["network"], {"heads": 3}),
-        (["network"], {"cond": 16}),
+        (["network"], {"cond_dim": 16}),
         (["network"], {"conditioning": "time"}),
         (["network"], {"conditioning": "nothing"}),
         (["network"], {"grid": [4, 5]}),
@@ -512,11 +512,11 @@ def test_the_models_own_schedule_is_used_unless_told_otherwise():
 @pytest.mark.parametrize(
     ("options", "wanted"),
     [
-        ({"sweeps": 3, "order": "left"}, {"steps": 3 * L, "keep": [2 / 3, 1 / 2, 0.0]}),
-        ({"sweeps": 1, "order": "right"}, {"steps": L, "keep": 0.0, "order": "right"}),
-        ({"sweeps": 2, "order": "left"}, {"steps": 2 * L, "keep": [0.7, 1 / 3]}),
+        ({"sweeps": 3, "order": "right-to-left"}, {"steps": 3 * L, "keep": [2 / 3, 1 / 2, 0.0]}),
+        ({"sweeps": 1, "order": "left-to-right"}, {"steps": L, "keep": 0.0, "order": "left-to-right"}),
+        ({"sweeps": 2, "order": "right-to-left"}, {"steps": 2 * L, "keep": [0.7, 1 / 3]}),
         ({"block": 4, "order": "strided"}, {"steps": 2 * L, "keep": [0.7, 1 / 3], "order": "strided", "block": 4}),
-        ({"sweeps": 4, "block": 8, "order": "left"}, {"steps": 4 * L, "keep": [3 / 4, 2 / 3, 1 / 2, 0.0], "block": 8}),
+        ({"sweeps": 4, "block": 8, "order": "right-to-left"}, {"steps": 4 * L, "keep": [3 / 4, 2 / 3, 1 / 2, 0.0], "block": 8}),
     ],
 )
 def test_sweeps_block_and_order_build_another_schedule(options, wanted):
@@ -570,7 +570,7 @@ def test_a_classifier_samples_on_its_own_schedule_only():
     it = classifier()
     assert isinstance(it.conditional, glauber.StepLaw)
     assert len(it.sample(2, seed=0)) == 2
-    for options in ({"sweeps": 3}, {"block": 2}, {"order": "right"}):
+    for options in ({"sweeps": 3}, {"block": 2}, {"order": "left-to-right"}):
         with refused("its own schedule"):
             it.sample(1, **options)
 

@@ -9,17 +9,17 @@ from torch import nn
 from glauber.conditional import Transformer, TransformerConfig
 from glauber.process import NoiseLaw, Process, Schedule
 from glauber.train import RECIPES, Trainer, TrainSpec, recipe
-from glauber.train.loop import InMemory
+from glauber.train.in_memory import InMemory
 from glauber.train.muon import COEFFICIENTS, STEPS, Muon, make_optimizers, newton_schulz
 
 PROCESS = Process(Schedule.round_robin(4, 8, keep="linear"), NoiseLaw.uniform(3))
-SPEC = TrainSpec(steps=20, batch=8, rate=1e-2, warmup=2, weight_decay=0.1, optimizer="muon")
+SPEC = TrainSpec(steps=20, batch=8, lr=1e-2, warmup=2, weight_decay=0.1, optimizer="muon")
 ROWS = InMemory(torch.randint(3, (64, 1), generator=torch.Generator().manual_seed(0)).expand(-1, 4))
 
 
 def network(seed: int = 0) -> Transformer:
     torch.manual_seed(seed)
-    return Transformer(TransformerConfig(vocab=3, length=4, width=16, layers=2, heads=2, cond=16))
+    return Transformer(TransformerConfig(vocab=3, length=4, width=16, layers=2, heads=2, cond_dim=16))
 
 
 @pytest.mark.parametrize("shape", [(5, 8), (8, 5), (6, 6)])
@@ -83,7 +83,7 @@ def test_matrices_that_are_stacked_move_as_they_would_alone():
 
 def test_muon_moves_the_products_of_the_blocks_and_adamw_all_else():
     net = network()
-    adamw, muon = make_optimizers(net, SPEC, 0.1, captured=False)
+    adamw, muon = make_optimizers(net, SPEC, 0.1, graphed=False)
     assert isinstance(muon, Muon)
     names = {id(parameter): name for name, parameter in net.named_parameters()}
     moved = {names[id(p)] for group in muon.param_groups for p in group["params"]}
@@ -92,7 +92,7 @@ def test_muon_moves_the_products_of_the_blocks_and_adamw_all_else():
     parts = ("qkv", "out", "mlp.0", "mlp.2")
     assert moved == {f"blocks.{k}.{part}.weight" for k in range(2) for part in parts}
     assert {names[id(p)] for p in adamw.param_groups[0]["params"]} == set(names.values()) - moved
-    (only,) = make_optimizers(net, replace(SPEC, optimizer="adamw"), 0.1, captured=False)
+    (only,) = make_optimizers(net, replace(SPEC, optimizer="adamw"), 0.1, graphed=False)
     assert len(only.param_groups[0]["params"]) == len(names)
 
 

@@ -17,9 +17,9 @@ from glauber.info import run_facts, run_words
 from glauber.train import Recipe, Trainer, TrainSpec, recipe, train
 from glauber.train import run as train_run
 from glauber.train.checkpoint import checkpoints, read_checkpoint, read_newest, write_checkpoint
+from glauber.train.overrides import apply_settings
 from glauber.train.report import cut_log
 from glauber.train.run import Outcome, run, shards_data
-from glauber.train.settings import apply_settings
 
 SETTINGS = {"train.steps": 40, "train.decay": 40, "train.checkpoint_every": 5, "train.batch": 4, "train.samples": 0}
 NUMBERS = {"seconds": 0.0, "averaged": 0}
@@ -104,24 +104,24 @@ def break_at(monkeypatch: pytest.MonkeyPatch, step: int, fault) -> None:
     monkeypatch.setattr(Trainer, "_gradient", broken)
 
 
-@pytest.mark.parametrize("clip", [1.0, None])
+@pytest.mark.parametrize("grad_clip", [1.0, None])
 @pytest.mark.parametrize("what", FAULTS)
 def test_the_first_loss_gradient_or_weight_that_is_not_finite_ends_the_run_and_it_goes_on_from_before(
-    what, clip, data, straight, tmp_path, monkeypatch
+    what, grad_clip, data, straight, tmp_path, monkeypatch
 ):
     fault, step, words = FAULTS[what]
     out = tmp_path / "run"
     with monkeypatch.context() as patch:
         break_at(patch, step, fault)
         with refused(re.escape(words)) as caught:
-            quietly(plan(clip=clip), data, out)
+            quietly(plan(grad_clip=grad_clip), data, out)
     said = str(caught.value)
     assert "the checkpoint of step 15 is good, go on from it with a lower rate: " in said
-    assert f"glauber train --out {out} --resume --set train.rate=0.0003" in said
+    assert f"glauber train --out {out} --resume --set train.lr=0.0003" in said
     assert require_finite(out) == ["step-00000010", "step-00000015"]
     assert [record["step"] for record in strict(out)] == ([10, 20] if what == "weight" else [10])
     assert not (out / "model").exists()
-    if clip is not None:  # with the rate that it had, since nothing was wrong with that
+    if grad_clip is not None:  # with the rate that it had, since nothing was wrong with that
         assert quietly(plan(), data, out, resume=True).step == 40
         assert contents(out / "model")["model.safetensors"] == contents(straight / "model")["model.safetensors"]
 
@@ -131,7 +131,7 @@ def test_a_rate_far_too_high_ends_in_one_sentence_and_a_lower_one_goes_on(data, 
     quietly(plan(steps=10), data, out)
     before = contents(out / "checkpoints")
     words = ["glauber", "train", "--recipe=tiny", f"--data={data}", f"--out={out}", "--resume"]
-    changed = SETTINGS | {"train.checkpoint_every": 1000, "train.rate": 1e8}
+    changed = SETTINGS | {"train.checkpoint_every": 1000, "train.lr": 1e8}
     monkeypatch.setattr(sys, "argv", [*words, *(f"--set={name}={value}" for name, value in changed.items())])
     with pytest.raises(SystemExit) as left:
         main()
@@ -140,7 +140,7 @@ def test_a_rate_far_too_high_ends_in_one_sentence_and_a_lower_one_goes_on(data, 
     assert re.search(r"of step 1\d is (nan|inf), at a learning rate of [\d.]+e\+07; the checkpoint of step 10 is good", said), (
         said
     )
-    assert said.endswith(" --resume --set train.rate=0.001")
+    assert said.endswith(" --resume --set train.lr=0.001")
     assert contents(out / "checkpoints") == before
     assert [record["step"] for record in strict(out)] == [10]
     assert quietly(plan(), data, out, resume=True).step == 40
@@ -149,9 +149,9 @@ def test_a_rate_far_too_high_ends_in_one_sentence_and_a_lower_one_goes_on(data, 
 
 def test_a_run_that_is_lost_before_its_first_checkpoint_begins_again(data, straight, tmp_path):
     with refused(
-        "no checkpoint was written yet, begin again with a lower rate: glauber train --out .* --resume --set train.rate"
+        "no checkpoint was written yet, begin again with a lower rate: glauber train --out .* --resume --set train.lr"
     ):
-        quietly(plan(rate=1e8), data, tmp_path / "run")
+        quietly(plan(lr=1e8), data, tmp_path / "run")
     assert not checkpoints(tmp_path / "run" / "checkpoints")
     assert quietly(plan(), data, tmp_path / "run", resume=True).step == 40
     assert contents(tmp_path / "run" / "model")["model.safetensors"] == contents(straight / "model")["model.safetensors"]
@@ -161,7 +161,7 @@ def test_a_finished_model_stays_when_the_run_is_lost_later(data, straight, tmp_p
     out = shutil.copytree(straight, tmp_path / "run")
     before = contents(out / "model"), contents(out / "checkpoints")
     with refused("the checkpoint of step 40 is good"):
-        quietly(plan(steps=80, decay=80, rate=1e8), data, out, resume=True)
+        quietly(plan(steps=80, decay=80, lr=1e8), data, out, resume=True)
     assert (contents(out / "model"), contents(out / "checkpoints")) == before
 
 
@@ -187,7 +187,7 @@ def small_trainer(rate: float) -> Trainer:
     network = Transformer(TransformerConfig(vocab=3, length=4, width=8, layers=1, heads=1))
     process = Process(Schedule.round_robin(4, 8, keep="linear"), NoiseLaw.uniform(3))
     rows = torch.arange(40).view(10, 4) % 3
-    return Trainer(network, process, train_run.InMemory(rows), TrainSpec(steps=100, batch=4, rate=rate, warmup=0))
+    return Trainer(network, process, train_run.InMemory(rows), TrainSpec(steps=100, batch=4, lr=rate, warmup=0))
 
 
 def test_training_in_memory_ends_at_the_first_loss_that_is_not_finite():

@@ -196,11 +196,11 @@ def test_the_label_is_the_event_that_noise_was_drawn_not_a_change_of_the_token()
 
 SMALL = World(random_law(81, 52, 0.5), PI, [3, 1, 0, 2] * 2, [0.7] * 4 + [0.3] * 4)
 DENSE = {
-    "own-order": {"any_order": False, "prompts": 0.0},
-    "any-order": {"prompts": 0.0},
-    "prompts": {"prompts": 1.0},
-    "labels": {"prompts": 0.0, "labels": 1.0},
-    "everything": {"prompts": 0.5, "labels": 0.5},
+    "own-order": {"any_order": False, "clean_fraction": 0.0},
+    "any-order": {"clean_fraction": 0.0},
+    "clean_fraction": {"clean_fraction": 1.0},
+    "marked_fraction": {"clean_fraction": 0.0, "marked_fraction": 1.0},
+    "everything": {"clean_fraction": 0.5, "marked_fraction": 0.5},
 }
 
 
@@ -281,7 +281,7 @@ def test_dense_shows_the_schedules_survival_or_a_permutation_of_it():
     process = Process(Schedule.round_robin(8, 16, [0.7, 0.3]), NoiseLaw.uniform(3))
     x0 = torch.zeros(500, 8, dtype=torch.int64)
     for any_order in (False, True):
-        x, t, survival = seen_by_dense(process, x0, any_order=any_order, prompts=0.0)
+        x, t, survival = seen_by_dense(process, x0, any_order=any_order, clean_fraction=0.0)
         masked, truth = x == 3, process.schedule.survival(t)
         assert set(masked.sum(1).tolist()) == {1, 2}
         assert (survival[masked] == 0).all()
@@ -300,15 +300,15 @@ def test_dense_prompts_leave_sites_clean_and_labels_mask_the_noise():
     process = Process(Schedule.round_robin(8, 16, [0.7, 0.3], last_keep=0.3), NoiseLaw.uniform(3))
     x0 = torch.randint(3, (800, 8), generator=generator(5))
     late = 8  # from here on the schedule itself leaves no site certain
-    for prompts in (0.0, 1.0):
-        x, t, survival = seen_by_dense(process, x0, prompts=prompts)
+    for clean_fraction in (0.0, 1.0):
+        x, t, survival = seen_by_dense(process, x0, clean_fraction=clean_fraction)
         prompted = (survival == 1)[t >= late]
         assert len(prompted) > 100
-        assert prompted.any() == (prompts > 0)
+        assert prompted.any() == (clean_fraction > 0)
         assert torch.equal(x[survival == 1], x0[survival == 1])
-        if prompts:
+        if clean_fraction:
             assert {1, 4, 6} < set(prompted.sum(1).tolist())  # of many sizes
-    x, _, survival = seen_by_dense(process, x0, prompts=0.0, labels=1.0)
+    x, _, survival = seen_by_dense(process, x0, clean_fraction=0.0, marked_fraction=1.0)
     assert torch.equal(survival, (x != 3).double())
     assert torch.equal(x[x != 3], x0[x != 3])
 
@@ -316,7 +316,7 @@ def test_dense_prompts_leave_sites_clean_and_labels_mask_the_noise():
 @pytest.mark.parametrize("keep", [0.5, [0.9, 0.5, 0.0]], ids=["keep-half", "ends-in-0"])
 def test_draw_times_are_as_frequent_as_the_calls_of_the_chain(keep):
     """P(t) ∝ S_t(i_t). Strata: a count is less than 2 from its expectation; its mean over 400 draws is within 0.2 (5 sigma)."""
-    process = Process(Schedule.round_robin(4, 12, keep, order="right"), NoiseLaw.uniform(3))
+    process = Process(Schedule.round_robin(4, 12, keep, order="left-to-right"), NoiseLaw.uniform(3))
     K = [1, 0.5, 0.25] if keep == 0.5 else [1, 0.9, 0.45]  # survival at the r-th visit
     law = np.repeat(K, 4) / (4 * sum(K))
     rows, g = 100, generator()

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from glauber import Classifier, NoiseLaw, Process, Schedule, Transformer, TransformerConfig, run_chain
-from glauber.evaluate.bounds import row_bounds
+from glauber.chain.bounds import row_bounds
 from glauber.train import TrainSpec, train
 
 V, L, KEEP = 6, 8, (0.3, 0.3)
@@ -47,8 +47,8 @@ class Exact:
 def trained():
     """By Algorithm 1; some twenty seconds."""
     torch.manual_seed(0)
-    network = Transformer(TransformerConfig(V, L, width=32, layers=1, heads=4, cond=16, conditioning="time"))
-    spec = TrainSpec(steps=1000, batch=256, rate=3e-3, warmup=50, clip=1.0, ema=0.99)
+    network = Transformer(TransformerConfig(V, L, width=32, layers=1, heads=4, cond_dim=16, conditioning="time"))
+    spec = TrainSpec(steps=1000, batch=256, lr=3e-3, warmup=50, grad_clip=1.0, ema_decay=0.99)
     return Classifier(train(network, PROCESS, rows(20_000, 0), spec, "binary").network, PROCESS)
 
 

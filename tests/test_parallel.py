@@ -18,9 +18,9 @@ from glauber.runs import is_run
 from glauber.train import recipe
 from glauber.train import run as train_run
 from glauber.train.checkpoint import checkpoints, read_newest
+from glauber.train.overrides import apply_settings, parse_settings
 from glauber.train.parallel import World
 from glauber.train.run import run, shards_data
-from glauber.train.settings import apply_settings, parse_settings
 
 SETTINGS = {
     "train.steps": 40,
@@ -114,7 +114,7 @@ def require_alike(out: Path, other: Path) -> None:
     """Every loss, the bounds, the last weights and their average agree."""
     ours, theirs = log(out), log(other)
     assert [record["step"] for record in ours] == [record["step"] for record in theirs] == list(range(1, 41))
-    for name in ("loss", "valid_bits_per_token", "valid_bits_per_token_read"):
+    for name in ("loss", "valid_bits_per_token", "valid_bits_per_token_causal"):
         one, two = (torch.tensor([record[name] for record in records if name in record]) for records in (ours, theirs))
         torch.testing.assert_close(one, two, **CLOSE)
     ours, theirs = (read_newest(folder / "checkpoints")[0] for folder in (out, other))
@@ -140,24 +140,24 @@ def test_two_processes_follow_the_losses_of_one(pair, straight):
 
 @pytest.mark.parametrize("kind", ["ddp", "fsdp"])
 def test_two_processes_that_cut_their_rows_into_parts_follow_one_that_does_not(kind, straight, data, tmp_path):
-    two(data, tmp_path / "run", parallel=kind, accumulate=2)
+    two(data, tmp_path / "run", parallel=kind, grad_accum=2)
     require_alike(tmp_path / "run", straight)
 
 
 @pytest.mark.parametrize(
     ("kind", "changes"),
     [
-        ("ddp", {"batch": 8, "network.reads": True, "read_every": 2, "labels": 0.3, "accumulate": 2}),
-        ("fsdp", {"batch": 8, "network.reads": True, "read_every": 4}),
+        ("ddp", {"batch": 8, "network.causal": True, "causal_every": 2, "marked_fraction": 0.3, "grad_accum": 2}),
+        ("fsdp", {"batch": 8, "network.causal": True, "causal_every": 4}),
         ("ddp", {"method": "ar"}),
         ("fsdp", {"method": "ar"}),
         ("ddp", {"optimizer": "muon"}),
-        ("fsdp", {"optimizer": "muon", "accumulate": 2}),
+        ("fsdp", {"optimizer": "muon", "grad_accum": 2}),
     ],
     ids=["ddp-both-in-parts", "fsdp-both", "ddp-ar", "fsdp-ar", "ddp-muon", "fsdp-muon"],
 )
 def test_two_processes_that_read_follow_one(kind, changes, data, tmp_path):
-    alone(data, tmp_path / "one" / "run", **changes | {"accumulate": 1})
+    alone(data, tmp_path / "one" / "run", **changes | {"grad_accum": 1})
     (tmp_path / "two").mkdir()
     two(data, tmp_path / "two" / "run", parallel=kind, **changes)
     require_alike(tmp_path / "two" / "run", tmp_path / "one" / "run")

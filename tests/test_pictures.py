@@ -79,9 +79,9 @@ def glauber(*arguments, cwd) -> subprocess.CompletedProcess[str]:
     return commands.glauber(*arguments, cwd=cwd)
 
 
-@pytest.mark.parametrize("labels", [False, True])
-def test_sample_makes_a_strip_and_a_gif_of_the_same_samples(tmp_path, labels):
-    folder = model(labels=labels).save(tmp_path / "model")
+@pytest.mark.parametrize("mark_noise", [False, True])
+def test_sample_makes_a_strip_and_a_gif_of_the_same_samples(tmp_path, mark_noise):
+    folder = model(mark_noise=mark_noise).save(tmp_path / "model")
     made = glauber(
         "sample", folder, "-n", 3, "--seed", 0, "--strip", "strip.png", "--gif", "chain.gif", "--out", "a", cwd=tmp_path
     )

@@ -648,11 +648,11 @@ def test_the_bench_measures_in_turns_and_leaves_raw_figures(tmp_path):
     assert done.returncode == 0, done.stderr
     figures = json.loads((tmp_path / "raw.json").read_text())
     assert figures["command"] == "glauber bench prepare --quick --text a.txt --out raw.json"
-    ways = ["prepare", "encode_batch", "encode_batch_fast"]
-    assert [line.split()[0] for line in done.stdout.splitlines()][:6] == ways * 2
+    plans = ["prepare", "encode_batch", "encode_batch_fast"]
+    assert [line.split()[0] for line in done.stdout.splitlines()][:6] == plans * 2
     assert 1_000_000 <= figures["bytes"] < 1_050_000
     middle = {how: sum(seconds) / 2 for how, seconds in figures["seconds"].items()}
-    assert figures["ratios"] == pytest.approx({how: middle["prepare"] / middle[how] for how in ways[1:]})
+    assert figures["ratios"] == pytest.approx({how: middle["prepare"] / middle[how] for how in plans[1:]})
     again = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert again.returncode == 2
     assert "raw.json exists" in again.stderr

@@ -16,7 +16,11 @@ FALSE_ALARM = 1e-6  # of each chi-square test, over all seeds; the seeds are fix
 SCHEDULES = {
     "keep-half": ({"length": 3, "steps": 12, "keep": 0.5}, [0, 1, 2], [0.5] * 12),
     "keep-0.3": ({"length": 3, "steps": 9, "keep": 0.3}, [0, 1, 2], [0.3] * 9),
-    "per-sweep-right": ({"length": 3, "steps": 6, "keep": [0.8, 0.4], "order": "right"}, [2, 1, 0], [0.8] * 3 + [0.4] * 3),
+    "per-sweep-right": (
+        {"length": 3, "steps": 6, "keep": [0.8, 0.4], "order": "left-to-right"},
+        [2, 1, 0],
+        [0.8] * 3 + [0.4] * 3,
+    ),
     "per-step-given": (
         {"length": 3, "steps": 7, "keep": [0.9, 0.1, 0.7, 0.3, 1.0, 0.0, 0.6], "order": [1, 2, 0]},
         [1, 2, 0],
@@ -38,7 +42,7 @@ SCHEDULES = {
         [0.6] * 6 + [0.2] * 6,
     ),
     "strided-block-3": ({"length": 6, "steps": 9, "keep": 0.4, "order": "strided", "block": 3}, [0, 2, 4, 1, 3, 5], [0.4] * 9),
-    "onward-block-3": ({"length": 6, "steps": 9, "keep": 0.4, "order": "onward", "block": 3}, [1, 3, 5, 0, 2, 4], [0.4] * 9),
+    "onward-block-3": ({"length": 6, "steps": 9, "keep": 0.4, "order": "segments", "block": 3}, [1, 3, 5, 0, 2, 4], [0.4] * 9),
     "left-block-2": (
         {"length": 4, "steps": 6, "keep": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6], "block": 2},
         [0, 1, 2, 3],
@@ -112,10 +116,10 @@ def test_strided_order_spaces_the_sites_of_a_block_evenly():
 
 
 def test_onward_is_strided_from_the_other_end_and_reading_in_one_part():
-    onward, strided = (Schedule.round_robin(8, 8, 0.0, order, block=2) for order in ("onward", "strided"))
-    assert onward.sites(torch.tensor([0, 2, 4, 6])).tolist() == strided.sites(torch.tensor([6, 4, 2, 0])).tolist()
-    assert onward.to_dict()["order"] == "onward"
-    assert Schedule.round_robin(8, 8, 0.0, "onward").reading
+    segments, strided = (Schedule.round_robin(8, 8, 0.0, order, block=2) for order in ("segments", "strided"))
+    assert segments.sites(torch.tensor([0, 2, 4, 6])).tolist() == strided.sites(torch.tensor([6, 4, 2, 0])).tolist()
+    assert segments.to_dict()["order"] == "segments"
+    assert Schedule.round_robin(8, 8, 0.0, "segments").causal
 
 
 @pytest.mark.parametrize(("keep", "agrees"), [(0.5, True), (0.3, False)])
@@ -292,7 +296,13 @@ def test_to_dict_gives_the_schedule_back(name):
 
 
 def test_to_dict_is_short():
-    assert Schedule.round_robin(4, 8, keep=0.5).to_dict() == {"length": 4, "steps": 8, "keep": 0.5, "order": "left", "block": 1}
+    assert Schedule.round_robin(4, 8, keep=0.5).to_dict() == {
+        "length": 4,
+        "steps": 8,
+        "keep": 0.5,
+        "order": "right-to-left",
+        "block": 1,
+    }
     short = Schedule.round_robin(4, 8, keep=[0.5, 0.2], order="strided", block=2).to_dict()
     assert short == {"length": 4, "steps": 8, "keep": [0.5, 0.2], "order": "strided", "block": 2}
     shuffled = Schedule.round_robin(9, 18, order="random", generator=torch.Generator().manual_seed(3))

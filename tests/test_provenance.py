@@ -19,8 +19,8 @@ from glauber.provenance import KEYS, write_figures
     [
         (["/home/me/.venv/bin/glauber", "bench", "train", "--out", "train.json"], "glauber bench train --out train.json"),
         (["/home/me/src/glauber/__main__.py", "demo"], "glauber demo"),
-        (["tools/calls.py", "--out", "/tmp/me/out", "--table"], "python tools/calls.py --out out --table"),
-        (["/home/me/tools/calls.py", "--out=/tmp/me/out/"], "python calls.py --out=out/"),
+        (["experiments/calls.py", "--out", "/tmp/me/out", "--table"], "python experiments/calls.py --out out --table"),
+        (["/home/me/experiments/calls.py", "--out=/tmp/me/out/"], "python calls.py --out=out/"),
         (["glauber", "prepare", "vq:/home/me/codec", "a b.txt"], "glauber prepare vq:codec 'a b.txt'"),
         (["glauber", "--text", "and/or /home", "https://a.b/c"], "glauber --text 'and/or /home' https://a.b/c"),
         (["-c"], None),

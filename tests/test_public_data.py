@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-TOOLS = Path(__file__).parents[1] / "tools"
+TOOLS = Path(__file__).parents[1] / "experiments"
 
 
 @pytest.fixture
 def tool(monkeypatch):
-    """A module of tools/ by its name."""
+    """A module of experiments/ by its name."""
     monkeypatch.syspath_prepend(str(TOOLS))
 
     def load(name: str):

@@ -21,30 +21,41 @@ from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import glauber
-from glauber import Counted, Model, NoiseLaw, Oracle, Process, Schedule, Transformer, TransformerConfig, bound, dense, run_chain
-from glauber.chain import driver
+from glauber import (
+    CallCounter,
+    Model,
+    NoiseLaw,
+    Oracle,
+    Process,
+    Schedule,
+    Transformer,
+    TransformerConfig,
+    bound,
+    dense,
+    run_chain,
+)
+from glauber.chain import bounds, driver
 from glauber.codec import CharCodec
-from glauber.conditional import Cache, Denoiser, Reader, conditional_of
+from glauber.conditional import Cache, CausalConditional, Denoiser, conditional_of
 from glauber.data import open_shards, prepare
-from glauber.evaluate import bounds
-from glauber.objective import cross_entropy, masked, reading
+from glauber.objective import causal, cross_entropy, masked
 from glauber.objective.masked import MASKED
-from glauber.process.draws import Keyed, digest
+from glauber.process.draws import KeyedGenerator, digest
 from glauber.train import Trainer, TrainSpec, recipe, train
-from glauber.train.loop import InMemory
-from glauber.train.settings import apply_settings, parse_settings
+from glauber.train.in_memory import InMemory
+from glauber.train.overrides import apply_settings, parse_settings
 
 FALSE_ALARM = 1e-6
 V, L = 3, 4
 PI = np.array([0.2, 0.5, 0.3])
-PROCESS = Process(Schedule.round_robin(L, L, keep=0.0, order="right"), NoiseLaw(torch.from_numpy(PI)))
+PROCESS = Process(Schedule.round_robin(L, L, keep=0.0, order="left-to-right"), NoiseLaw(torch.from_numpy(PI)))
 WORLD = World(random_law(V**L, 3, 0.5), PI, [3, 2, 1, 0], [0.0] * L)
 STATES = torch.from_numpy(WORLD.states)
 
 
 def network(vocab: int = V, length: int = L, seed: int = 0, **shape: object) -> Transformer:
     """One that reads, in float64, with every parameter random."""
-    settings = {"width": 16, "layers": 2, "heads": 2, "cond": 8, "reads": True} | shape
+    settings = {"width": 16, "layers": 2, "heads": 2, "cond_dim": 8, "causal": True} | shape
     net = Transformer(TransformerConfig(vocab, length, **settings)).double()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -71,25 +82,25 @@ def slots(net: Transformer, x: Tensor) -> Tensor:
 def log_law(net: Transformer) -> Tensor:
     """(N,) log of the product of the network's conditionals, for every state."""
     with torch.no_grad():
-        law = net(*clean(STATES), reading=len(STATES)).log_softmax(-1)
+        law = net(*clean(STATES), causal_rows=len(STATES)).log_softmax(-1)
     return law.gather(-1, STATES[..., None]).squeeze(-1).sum(1)
 
 
 # ---- the network
 
-SHAPES = ({}, {"grid": (3, 3)}, {"grid": (3, 3), "absolute": True}, {"absolute": True})
-EVERY_SHAPE = pytest.mark.parametrize("shape", SHAPES, ids=["sequence", "grid", "grid-absolute", "absolute"])
+SHAPES = ({}, {"grid": (3, 3)}, {"grid": (3, 3), "learned_positions": True}, {"learned_positions": True})
+EVERY_SHAPE = pytest.mark.parametrize("shape", SHAPES, ids=["sequence", "grid", "grid-absolute", "learned_positions"])
 
 
 @EVERY_SHAPE
 @torch.no_grad()
 def test_an_answer_of_a_row_that_is_read_depends_on_the_sites_before_it_and_on_no_other(shape):
     net, x = network(5, 9, **shape), rows(4, 5, 9)
-    answer = net(*clean(x), reading=4)
+    answer = net(*clean(x), causal_rows=4)
     for j in range(9):
         other = x.clone()
         other[:, j] = (x[:, j] + 1) % 5
-        moved = (net(*clean(other), reading=4) - answer).abs().amax(-1)  # (4, 9)
+        moved = (net(*clean(other), causal_rows=4) - answer).abs().amax(-1)  # (4, 9)
         assert (moved[:, : j + 1] == 0).all()
         assert (moved[:, j + 1 :] > 1e-6).all()
 
@@ -100,8 +111,8 @@ def test_rows_that_are_read_and_rows_that_are_not_get_in_one_call_what_they_get_
     x[4, 2], t = net.mask, torch.zeros(6, dtype=torch.int64)
     survival = torch.ones(6, 9, dtype=torch.float64)
     survival[3:] = torch.rand(3, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    mixed = net(x, t, survival, reading=3)
-    torch.testing.assert_close(mixed[:3], net(x[:3], t[:3], survival[:3], reading=3), rtol=0, atol=1e-12)
+    mixed = net(x, t, survival, causal_rows=3)
+    torch.testing.assert_close(mixed[:3], net(x[:3], t[:3], survival[:3], causal_rows=3), rtol=0, atol=1e-12)
     torch.testing.assert_close(mixed[3:], net(x[3:], t[3:], survival[3:]), rtol=0, atol=1e-12)
     assert (mixed[:3] - net(x[:3], t[:3], survival[:3])).abs().amax((1, 2)).min() > 1e-3  # read or not is a difference
 
@@ -124,7 +135,7 @@ def test_the_same_weights_look_both_ways_and_never_at_the_asked_site(shape):
 def test_reading_on_says_what_reading_at_once_says(first, shape):
     """A piece of any length, then slot by slot; the last slot has no site to answer for."""
     net, x = network(5, 9, **shape), rows(4, 5, 9)
-    cache, whole = Cache(net, 4), net(*clean(x), reading=4)
+    cache, whole = Cache(net, 4), net(*clean(x), causal_rows=4)
     for stop in range(first, 10):
         answer = net.read(slots(net, x)[:, stop - 1 if cache.filled else 0 : stop], cache)
         assert cache.filled == stop
@@ -142,9 +153,9 @@ def test_what_cannot_be_read_is_refused():
     net.read(slots(net, x)[:, :1], cache)
     with pytest.raises(ValueError, match="one slot at a time"):
         net.read(slots(net, x)[:, 1:3], cache)
-    plain = network(reads=False)
-    for ask in (lambda: plain(*clean(x), reading=2), lambda: plain.read(x, Cache(plain, 2))):
-        with pytest.raises(ValueError, match=r"set network\.reads=true"):
+    plain = network(causal=False)
+    for ask in (lambda: plain(*clean(x), causal_rows=2), lambda: plain.read(x, Cache(plain, 2))):
+        with pytest.raises(ValueError, match=r"set network\.causal=true"):
             ask()
     with pytest.raises(ValueError, match="a network that reads is told the survival"):
         network(conditioning="time")
@@ -169,12 +180,12 @@ class Counting:
 def test_a_reader_goes_on_where_the_beginning_is_the_same_and_starts_anew_where_it_is_not():
     net, x = network(5, 9), rows(3, 5, 9)
     counting = Counting(net)
-    reader = Reader(counting)
+    reader = CausalConditional(counting)
 
     def ask(x: Tensor, site: int) -> list[int]:
         """The slots gone over; the answer must be right."""
         counting.read_slots.clear()
-        expected = net(*clean(x), reading=len(x)).log_softmax(-1)[:, site]
+        expected = net(*clean(x), causal_rows=len(x)).log_softmax(-1)[:, site]
         answer = reader(*clean(x), torch.full((len(x), 1), site))
         torch.testing.assert_close(answer[:, 0], expected, rtol=0, atol=1e-12)
         return counting.read_slots
@@ -196,8 +207,8 @@ def test_a_reader_goes_on_where_the_beginning_is_the_same_and_starts_anew_where_
 @torch.no_grad()
 def test_read_together_slot_by_slot_the_answers_are_those_of_one_pass(shape):
     net, x = network(5, 9, **shape), rows(3, 5, 9)
-    expected = net(*clean(x), reading=len(x)).log_softmax(-1)
-    together, cache = Reader(net).together(len(x)), Cache(net, len(x))
+    expected = net(*clean(x), causal_rows=len(x)).log_softmax(-1)
+    together, cache = CausalConditional(net).together(len(x)), Cache(net, len(x))
     for site in range(9):
         later = torch.where(torch.arange(9) < site, x, (x + 1) % 5)  # what stands there and after is not looked at
         answer = together(*clean(later), torch.full((len(x), 1), site))
@@ -211,7 +222,7 @@ def test_read_together_slot_by_slot_the_answers_are_those_of_one_pass(shape):
 def test_reading_a_slot_by_its_number_is_the_same_work_for_every_slot(shape):
     """Traced once and repeated, as a recording is: all that differs between slots stands in tensors."""
     net, x = network(5, 9, **shape), rows(3, 5, 9)
-    expected = net(*clean(x), reading=len(x))
+    expected = net(*clean(x), causal_rows=len(x))
     token, slot, cache = slots(net, x)[:, :1].clone(), torch.zeros(1, dtype=torch.int64), Cache(net, len(x))
     repeat = make_fx(lambda: net.read(token, cache, slot))()
     for site in range(9):
@@ -223,30 +234,35 @@ def test_reading_a_slot_by_its_number_is_the_same_work_for_every_slot(shape):
 @torch.no_grad()
 def test_keys_and_values_are_kept_in_the_precision_of_the_products():
     net, x = network(5, 9), rows(3, 5, 9)
-    expected = net(*clean(x), reading=len(x)).log_softmax(-1)
+    expected = net(*clean(x), causal_rows=len(x)).log_softmax(-1)
     with torch.autocast("cpu", torch.bfloat16):  # which leaves float64 alone
         assert Cache(network(5, 9).float(), 3).keys.dtype == torch.bfloat16
-        together = Reader(net).together(len(x))
+        together = CausalConditional(net).together(len(x))
         for site in range(9):
             answer = together(*clean(x), torch.full((len(x), 1), site))
             torch.testing.assert_close(answer[:, 0], expected[:, site], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("window", [2**24, 3 * 2 * 40])  # random numbers for all steps at once, or for three
-@pytest.mark.parametrize("options", [{}, {"top_p": 0.8}, {"temperature": (1.5, 0.5)}, {"labels": True}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"top_p": 0.8}, {"temperature": (1.5, 0.5)}, {"mark_noise": True}], ids=str)
 def test_rows_read_together_become_what_each_step_by_itself_makes_of_them(options, window, monkeypatch):
     monkeypatch.setattr(driver, "WINDOW", window)
     net = network(5, 9)
-    process = Process(Schedule.round_robin(9, 9, 0.0, "right"), NoiseLaw.uniform(5))
-    counted, generator = Counted(Reader(net)), lambda: torch.Generator().manual_seed(0)
+    process = Process(Schedule.round_robin(9, 9, 0.0, "left-to-right"), NoiseLaw.uniform(5))
+    counted, generator = CallCounter(CausalConditional(net)), lambda: torch.Generator().manual_seed(0)
     drawn = run_chain(counted, process, 40, generator=generator(), **options)
     steps = []
-    seen = run_chain(Reader(net), process, 40, generator=generator(), on_step=lambda t, x: steps.append(t), **options)
+    seen = run_chain(
+        CausalConditional(net), process, 40, generator=generator(), on_step=lambda t, x: steps.append(t), **options
+    )
     assert torch.equal(drawn, seen)
     assert (counted.calls, counted.rows, len(steps)) == (9, 360, 10)
     # Where some sites are given, the others are still read given all before them.
     clamp, ignore = {0: 2, 4: 1}, lambda t, x: None
-    some = [run_chain(Reader(net), process, 40, clamp=clamp, generator=generator(), on_step=see) for see in (None, ignore)]
+    some = [
+        run_chain(CausalConditional(net), process, 40, clamp=clamp, generator=generator(), on_step=see)
+        for see in (None, ignore)
+    ]
     assert torch.equal(*some)
     assert bool((some[0][:, [0, 4]] == torch.tensor([2, 1])).all())
 
@@ -255,24 +271,31 @@ def test_a_reader_refuses_several_sites_and_rows_that_ask_about_different_ones()
     x = rows(2)
     for sites in ([[0, 1], [0, 1]], [[0], [1]]):
         with pytest.raises(ValueError, match="all rows together; use block 1"):
-            Reader(network())(*clean(x), torch.tensor(sites))
+            CausalConditional(network())(*clean(x), torch.tensor(sites))
 
 
 def test_only_a_sweep_from_the_last_site_to_the_first_that_noises_all_is_reading():
-    assert PROCESS.schedule.reading
-    assert PROCESS.to("cpu").schedule.reading
-    others = [{"order": "left"}, {"keep": 0.1}, {"steps": 2 * L}, {"block": 2}, {"steps": L - 1}, {"order": [3, 2, 0, 1]}]
+    assert PROCESS.schedule.causal
+    assert PROCESS.to("cpu").schedule.causal
+    others = [
+        {"order": "right-to-left"},
+        {"keep": 0.1},
+        {"steps": 2 * L},
+        {"block": 2},
+        {"steps": L - 1},
+        {"order": [3, 2, 0, 1]},
+    ]
     for change in others:
-        assert not Schedule.round_robin(**{"length": L, "steps": L, "keep": 0.0, "order": "right"} | change).reading
-    assert Schedule.round_robin(L, L, keep="linear", order="right").reading
+        assert not Schedule.round_robin(**{"length": L, "steps": L, "keep": 0.0, "order": "left-to-right"} | change).causal
+    assert Schedule.round_robin(L, L, keep="linear", order="left-to-right").causal
 
 
 def test_a_network_trained_both_ways_reads_on_the_schedule_of_reading_alone():
     other = Process(Schedule.round_robin(L, L, keep=0.0), PROCESS.noise)
-    assert isinstance(conditional_of("dense", network(), PROCESS), Reader)
-    assert isinstance(conditional_of("reading", network(), PROCESS), Reader)
+    assert isinstance(conditional_of("dense", network(), PROCESS), CausalConditional)
+    assert isinstance(conditional_of("reading", network(), PROCESS), CausalConditional)
     assert isinstance(conditional_of("dense", network(), other), Denoiser)
-    assert isinstance(conditional_of("dense", network(reads=False), PROCESS), Denoiser)
+    assert isinstance(conditional_of("dense", network(causal=False), PROCESS), Denoiser)
     assert isinstance(conditional_of("masked", network(), PROCESS), Denoiser)
 
 
@@ -284,18 +307,20 @@ def test_the_chain_of_a_reader_draws_from_the_product_of_the_networks_conditiona
     """The real run_chain, its two uniforms integrated exactly; the product by one pass over every state."""
     net = network()
     with torch.no_grad():
-        conditionals = net(*clean(STATES), reading=len(STATES)).softmax(-1).numpy()
+        conditionals = net(*clean(STATES), causal_rows=len(STATES)).softmax(-1).numpy()
     law = WORLD.noise
     for t in reversed(range(L)):
         site = WORLD.sites[t]
-        law = law @ driver_step(WORLD, PROCESS, Reader(net), t, kernel, clean=[conditionals[:, site]], support=law > 0)
+        law = law @ driver_step(
+            WORLD, PROCESS, CausalConditional(net), t, kernel, clean=[conditionals[:, site]], support=law > 0
+        )
     np.testing.assert_allclose(law, log_law(net).exp().numpy(), rtol=0, atol=1e-9)
 
 
 def test_samples_of_a_reader_follow_that_law_and_cost_one_pass():
     net = network()
     counting = Counting(net)
-    x = run_chain(Reader(counting), PROCESS, 4000, generator=torch.Generator().manual_seed(0))
+    x = run_chain(CausalConditional(counting), PROCESS, 4000, generator=torch.Generator().manual_seed(0))
     assert counting.read_slots == [1] * L
     counts = np.bincount(index(x.numpy(), V), minlength=V**L)
     assert chi_square(counts, log_law(net).exp().numpy()) > FALSE_ALARM
@@ -306,11 +331,11 @@ def test_the_bound_of_a_reader_is_the_likelihood_of_every_row_and_sums_to_one(ke
     monkeypatch.setattr(bounds, "NUMBERS", 5 * L * V)  # a few rows at a time
     net, sizes = network(), []
     net.register_forward_pre_hook(lambda module, inputs: sizes.append(len(inputs[0])))
-    found = bounds.row_bounds(Reader(net), PROCESS, STATES, (kernel,))[0]
+    found = bounds.row_bounds(CausalConditional(net), PROCESS, STATES, (kernel,))[0]
     assert (max(sizes), sum(sizes)) == (5, len(STATES))
     torch.testing.assert_close(found, -log_law(net), rtol=0, atol=1e-12)
     assert (-found).exp().sum().item() == pytest.approx(1, abs=1e-12)
-    result = bound(Reader(net), PROCESS, STATES[5:7], kernel)
+    result = bound(CausalConditional(net), PROCESS, STATES[5:7], kernel)
     assert (result.mean, result.calls, result.kernel) == (pytest.approx(found[5:7].mean().item()), 2, kernel)
 
 
@@ -321,7 +346,7 @@ class Plain:
         self.net = net
 
     def __call__(self, x: Tensor, t: Tensor, survival: Tensor, sites: Tensor) -> Tensor:
-        law = self.net(*clean(x), reading=len(x)).log_softmax(-1)
+        law = self.net(*clean(x), causal_rows=len(x)).log_softmax(-1)
         return law.gather(1, sites[..., None].expand(-1, -1, V))
 
 
@@ -330,14 +355,16 @@ def test_the_bound_of_a_reader_is_the_one_that_goes_through_every_step(kernel):
     """With as many draws as steps each row visits each step once."""
     net = network()
     every_step = bounds.row_bounds(Plain(net), PROCESS, STATES, (kernel,), L, torch.Generator().manual_seed(0))[0]
-    torch.testing.assert_close(bounds.row_bounds(Reader(net), PROCESS, STATES, (kernel,))[0], every_step, rtol=0, atol=1e-10)
+    torch.testing.assert_close(
+        bounds.row_bounds(CausalConditional(net), PROCESS, STATES, (kernel,))[0], every_step, rtol=0, atol=1e-10
+    )
 
 
 def test_the_bound_of_a_short_row_is_the_likelihood_of_its_beginning():
     """P(x_0 .. x_{n-1}), by summing over all that may follow."""
     net, n = network(), 2
     known = (torch.arange(L) < n).expand(len(STATES), -1)
-    found = bounds.row_bounds(Reader(net), PROCESS, STATES, known=known)[0]
+    found = bounds.row_bounds(CausalConditional(net), PROCESS, STATES, known=known)[0]
     begun = torch.from_numpy(index(STATES[:, :n].numpy(), V))
     marginal = torch.zeros(V**n, dtype=torch.float64).index_add(0, begun, log_law(net).exp())
     torch.testing.assert_close((-found).exp(), marginal[begun], rtol=0, atol=1e-12)
@@ -346,7 +373,7 @@ def test_the_bound_of_a_short_row_is_the_likelihood_of_its_beginning():
 def test_a_reader_has_no_bound_for_another_schedule():
     other = Process(Schedule.round_robin(L, L, keep=0.0), PROCESS.noise)
     with pytest.raises(ValueError, match="this model only reads"):
-        bound(Reader(network()), other, STATES)
+        bound(CausalConditional(network()), other, STATES)
 
 
 # ---- the losses
@@ -384,9 +411,9 @@ def test_the_reading_loss_and_its_gradients_are_those_of_the_formula(table, monk
     net, x = network(), rows(5)
     by_hand = -by_formula(net, x).log_softmax(-1).gather(-1, x[..., None]).mean()
     expected = gradients(net, by_hand)
-    assert by_hand.item() == pytest.approx(bound(Reader(net), PROCESS, x).mean / L, abs=1e-6)
+    assert by_hand.item() == pytest.approx(bound(CausalConditional(net), PROCESS, x).mean / L, abs=1e-6)
     for chunked in (False, True):
-        loss = reading(net, PROCESS, x, chunked)
+        loss = causal(net, PROCESS, x, chunked)
         assert loss.item() == pytest.approx(by_hand.item(), abs=1e-6)
         for one, other in zip(gradients(net, loss), expected, strict=True):
             torch.testing.assert_close(one, other, rtol=0, atol=1e-6)  # the tables of turns are float32
@@ -402,11 +429,11 @@ class Tabular:
     def __init__(self, logits: Tensor):
         self.logits = logits
 
-    def __call__(self, x: Tensor, t: Tensor, survival: Tensor, reading: int = 0) -> Tensor:
+    def __call__(self, x: Tensor, t: Tensor, survival: Tensor, causal_rows: int = 0) -> Tensor:
         answers = []
         for j in range(L):
             shown = x.clone()
-            shown[:, j : L if reading else j + 1] = V
+            shown[:, j : L if causal_rows else j + 1] = V
             answers.append(self.logits[j, torch.from_numpy(index(shown.numpy(), V + 1))])
         return torch.stack(answers, dim=1)
 
@@ -430,17 +457,17 @@ def test_the_reading_loss_has_zero_expected_gradient_at_the_true_conditionals_an
         logits[j, torch.from_numpy(index(prefix.numpy(), V + 1))] = begun[tuple(STATES[:, i] for i in range(j))].log()
 
     def expected_loss(theta: Tensor) -> Tensor:
-        losses = [reading(Tabular(theta), PROCESS, state[None]) for state in STATES]
+        losses = [causal(Tabular(theta), PROCESS, state[None]) for state in STATES]
         return torch.from_numpy(WORLD.table) @ torch.stack(losses)
 
     at, away = at_and_away(logits, expected_loss)
     assert at < 1e-12
     assert away > 1e-3
-    nats = torch.stack([reading(Tabular(logits), PROCESS, state[None]) * L for state in STATES])
+    nats = torch.stack([causal(Tabular(logits), PROCESS, state[None]) * L for state in STATES])
     np.testing.assert_allclose((-nats).exp().numpy(), WORLD.table, rtol=0, atol=1e-12)
 
 
-class Given(Keyed):
+class Given(KeyedGenerator):
     """Uniforms that are told."""
 
     def __init__(self, u: Tensor):
@@ -520,9 +547,9 @@ class Recording:
     def __init__(self, net: Transformer):
         self.net, self.shown = net, []
 
-    def __call__(self, *inputs: Tensor, reading: int = 0) -> Tensor:
-        self.shown.append((*inputs, reading))
-        return self.net(*inputs, reading=reading)
+    def __call__(self, *inputs: Tensor, causal_rows: int = 0) -> Tensor:
+        self.shown.append((*inputs, causal_rows))
+        return self.net(*inputs, causal_rows=causal_rows)
 
 
 @pytest.mark.parametrize("every", [2, 4])
@@ -531,8 +558,8 @@ def test_a_batch_of_both_is_the_mean_of_its_parts_and_shows_the_same_rows(every,
     net, x0 = Recording(network()), rows(8)
 
     def loss(which: list[int]) -> float:
-        draws = Keyed((3, 7), torch.tensor(which), 8)
-        return dense(net, DENSE, x0[which], labels=0.3, read_every=every, generator=draws).item()
+        draws = KeyedGenerator((3, 7), torch.tensor(which), 8)
+        return dense(net, DENSE, x0[which], marked_fraction=0.3, causal_every=every, generator=draws).item()
 
     whole = loss(list(range(8)))
     assert whole == pytest.approx(sum(map(loss, parts)) / 2, abs=1e-12)
@@ -548,23 +575,23 @@ def test_a_batch_of_both_is_the_mean_over_all_sites_of_the_losses_of_its_rows(ev
     """Those read by the network's -log p of the row with holes, the others by their own dense loss."""
     net, x0 = network(), rows(8)
     recording = Recording(net)
-    loss = dense(recording, DENSE, x0, read_every=every, generator=Keyed((0, 0), torch.arange(8), 8))
+    loss = dense(recording, DENSE, x0, causal_every=every, generator=KeyedGenerator((0, 0), torch.arange(8), 8))
     ((x, t, survival, number),) = recording.shown
     read, others = x0[::every], x0.view(-1, every, L)[:, 1:].flatten(0, 1)
     assert torch.equal(torch.where(x[:number] == V, read, x[:number]), read)
-    nats = -net(x[:number], t[:number], survival[:number], reading=number).log_softmax(-1).gather(-1, read[..., None]).sum()
-    own = Keyed((0, 0), torch.arange(8), 8).without_every(every)
+    nats = -net(x[:number], t[:number], survival[:number], causal_rows=number).log_softmax(-1).gather(-1, read[..., None]).sum()
+    own = KeyedGenerator((0, 0), torch.arange(8), 8).without_every(every)
     rest = dense(net, DENSE, others, generator=own) * others.numel()
     assert loss.item() == pytest.approx((nats + rest).item() / x0.numel(), abs=1e-12)
-    chunked = dense(net, DENSE, x0, read_every=every, chunked=True, generator=Keyed((0, 0), torch.arange(8), 8))
+    chunked = dense(net, DENSE, x0, causal_every=every, chunked=True, generator=KeyedGenerator((0, 0), torch.arange(8), 8))
     assert chunked.item() == pytest.approx(loss.item(), abs=1e-12)
 
 
 def test_half_of_the_rows_that_are_read_are_whole_and_the_others_have_holes_that_say_so():
     """Of 2000 rows; 5 standard errors. A row with holes lacks a share of them that is uniform up to 0.6."""
     long = Process(Schedule.round_robin(40, 40), PROCESS.noise)
-    recording = Recording(lambda x, t, survival, reading: torch.zeros(*x.shape, V))
-    dense(recording, long, rows(4000, V, 40), read_every=2, generator=torch.Generator().manual_seed(0))
+    recording = Recording(lambda x, t, survival, causal_rows: torch.zeros(*x.shape, V))
+    dense(recording, long, rows(4000, V, 40), causal_every=2, generator=torch.Generator().manual_seed(0))
     ((x, _, survival, number),) = recording.shown
     holes = x[:number] == V
     assert torch.equal(survival[:number], (~holes).double())
@@ -582,7 +609,7 @@ def test_the_times_of_the_rows_that_are_not_read_fall_into_each_stratum_once(eve
     count = 24 - 24 // every
     process = Process(Schedule.round_robin(L, count * L, keep=1.0), PROCESS.noise)
     recording = Recording(network())
-    dense(recording, process, rows(24), read_every=every, generator=Keyed((1, 2), torch.arange(24), 24))
+    dense(recording, process, rows(24), causal_every=every, generator=KeyedGenerator((1, 2), torch.arange(24), 24))
     ((_, t, _, number),) = recording.shown
     assert (t[:number] == 0).all()
     assert (t[number:] // L).tolist() == list(range(count))
@@ -590,7 +617,7 @@ def test_the_times_of_the_rows_that_are_not_read_fall_into_each_stratum_once(eve
 
 @pytest.mark.parametrize(("total", "every"), [(8, 2), (8, 4), (12, 3), (600, 2)])
 def test_rows_that_are_read_and_rows_that_are_not_have_random_numbers_of_their_own(total, every):
-    draws = Keyed((5, 6), torch.arange(total), total)
+    draws = KeyedGenerator((5, 6), torch.arange(total), total)
     read, others = draws.every(every), draws.without_every(every)
     assert (len(read.rows), len(others.rows)) == (read.total, others.total) == (total // every, total - total // every)
     assert sorted(others.rows.tolist()) == list(range(others.total))  # so that the strata of their times are whole
@@ -600,10 +627,10 @@ def test_rows_that_are_read_and_rows_that_are_not_have_random_numbers_of_their_o
 
 def test_rows_that_cannot_be_shared_out_are_refused():
     for every, number in ((2, 7), (3, 8), (1, 8), (-2, 8)):
-        with pytest.raises(ValueError, match="read_every is 0, or a number above 1 that divides"):
-            dense(network(), DENSE, rows(number), read_every=every)
-    with pytest.raises(ValueError, match=r"set network\.reads=true"):
-        dense(network(reads=False), DENSE, rows(8), read_every=2)
+        with pytest.raises(ValueError, match="causal_every is 0, or a number above 1 that divides"):
+            dense(network(), DENSE, rows(number), causal_every=every)
+    with pytest.raises(ValueError, match=r"set network\.causal=true"):
+        dense(network(causal=False), DENSE, rows(8), causal_every=2)
 
 
 # ---- random numbers, a second time in whole numbers without a limit
@@ -629,7 +656,7 @@ def test_the_digest_of_a_key_and_the_numbers_under_it_are_those_of_their_formula
         assert -(2**63) <= digest(key) < 2**63
         rows = [0, 3, 11]
         for name in (key, torch.tensor(digest(key))):
-            draws = Keyed(name, torch.tensor(rows), 12)
+            draws = KeyedGenerator(name, torch.tensor(rows), 12)
             for before in range(3):
                 streams = [hashed(expected, row) + (before + 1) * 0x9E3779B97F4A7C15 for row in rows]
                 bits = [[hashed(finalised(stream % 2**64), place) for place in range(4)] for stream in streams]
@@ -641,13 +668,13 @@ def test_the_digest_of_a_key_and_the_numbers_under_it_are_those_of_their_formula
 
 
 @pytest.mark.parametrize(
-    ("objective", "options"), [("reading", {}), ("masked", {}), ("dense", {"read_every": 2, "labels": 0.3})]
+    ("objective", "options"), [("reading", {}), ("masked", {}), ("dense", {"causal_every": 2, "marked_fraction": 0.3})]
 )
 def test_a_batch_cut_into_parts_trains_the_same_weights(objective, options):
-    spec = TrainSpec(steps=10, batch=16, warmup=2, clip=0.5, **options)
+    spec = TrainSpec(steps=10, batch=16, warmup=2, grad_clip=0.5, **options)
     nets = [network(seed=1) for _ in range(3)]
     trainers = [
-        Trainer(net, DENSE, InMemory(rows(64)), replace(spec, accumulate=parts), objective)
+        Trainer(net, DENSE, InMemory(rows(64)), replace(spec, grad_accum=parts), objective)
         for net, parts in zip(nets, (1, 2, 8), strict=True)
     ]
     for _ in range(10):
@@ -662,12 +689,12 @@ def test_a_trainer_reads_and_labels_as_its_settings_say():
     """Labelled rows have survivals of 0 and 1 only; a schedule that keeps half has others in every row that is not."""
     process = Process(Schedule.round_robin(L, 2 * L, keep=0.5), PROCESS.noise)
     shown: list[tuple[Tensor, int]] = []
-    for settings in ({}, {"read_every": 4}, {"labels": 1.0}, {"read_every": 4, "labels": 1.0}):
+    for settings in ({}, {"causal_every": 4}, {"marked_fraction": 1.0}, {"causal_every": 4, "marked_fraction": 1.0}):
         net = network()
-        net.register_forward_pre_hook(lambda _, x, more: shown.append((x[2], more["reading"])), with_kwargs=True)
+        net.register_forward_pre_hook(lambda _, x, more: shown.append((x[2], more["causal_rows"])), with_kwargs=True)
         Trainer(net, process, InMemory(rows(64)), TrainSpec(steps=1, batch=32, **settings)).advance()
-    assert [reading for _, reading in shown] == [0, 8, 0, 8]
-    certain = [bool(((survival == 0) | (survival == 1))[reading:].all()) for survival, reading in shown]
+    assert [causal_rows for _, causal_rows in shown] == [0, 8, 0, 8]
+    certain = [bool(((survival == 0) | (survival == 1))[causal_rows:].all()) for survival, causal_rows in shown]
     assert certain == [False, False, True, True]
 
 
@@ -675,18 +702,18 @@ def test_a_small_network_learns_to_read_the_law_of_its_data():
     """All four sites agree, so a row costs log 3, and the entropy is the least that any model can reach."""
     alike = torch.arange(90)[:, None] % V + torch.zeros(90, L, dtype=torch.int64)
     torch.manual_seed(0)
-    net = Transformer(TransformerConfig(V, L, 16, layers=1, heads=2, cond=16, reads=True))
-    spec = TrainSpec(steps=150, batch=30, rate=1e-2, warmup=10, ema=0.9)
+    net = Transformer(TransformerConfig(V, L, 16, layers=1, heads=2, cond_dim=16, causal=True))
+    spec = TrainSpec(steps=150, batch=30, lr=1e-2, warmup=10, ema_decay=0.9)
     trained = train(net, PROCESS, alike, spec, "reading").network
-    assert math.log(3) <= bound(Reader(trained), PROCESS, alike).mean < 1.1 * math.log(3)
+    assert math.log(3) <= bound(CausalConditional(trained), PROCESS, alike).mean < 1.1 * math.log(3)
 
 
 @pytest.mark.parametrize(
     ("wrong", "about"),
     [
-        ({"read_every": 1}, r"train\.read_every"),
-        ({"read_every": -2}, r"train\.read_every"),
-        ({"labels": 1.5}, r"prompts and labels"),
+        ({"causal_every": 1}, r"train\.causal_every"),
+        ({"causal_every": -2}, r"train\.causal_every"),
+        ({"marked_fraction": 1.5}, r"clean_fraction and train.marked_fraction"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(wrong, about):
@@ -703,8 +730,8 @@ def test_a_method_changes_the_objective_and_the_chain_and_leaves_the_rest():
     plan = recipe("novels")
     assert plan.by_method() == plan
     ar, mlm = (replace(plan, method=method).by_method() for method in ("ar", "mlm"))
-    assert ar.process.build(3, L, torch.ones(3)).schedule.reading
-    assert (ar.objective, ar.network.reads, mlm.objective) == ("reading", True, "masked")
+    assert ar.process.build(3, L, torch.ones(3)).schedule.causal
+    assert (ar.objective, ar.network.causal, mlm.objective) == ("reading", True, "masked")
     assert ar.train == mlm.train == plan.train
     assert ar.by_method() == ar
 
@@ -754,14 +781,14 @@ def ar(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_an_autoregressive_model_is_trained_sampled_and_scored_exactly(ar, data):
     model = glauber.load(ar)
-    assert (model.objective, model.network.config.reads, model.process.schedule.reading) == ("reading", True, True)
+    assert (model.objective, model.network.config.causal, model.process.schedule.causal) == ("reading", True, True)
     found = json.loads(done("sample", ar, "-n", 2, "--seed", 3, "--json"))
     assert found["tokens"] == model.sample_tokens(2, seed=3).tolist()
     score = json.loads(done("score", ar, data, "--json"))
     tokens = torch.from_numpy(open_shards(data).rows("valid")[:])
     assert (score["rows"], score["calls"]) == (len(tokens), len(tokens))  # one call for each row
     with torch.no_grad():
-        law = model.network(*clean(tokens), reading=len(tokens)).double().log_softmax(-1)
+        law = model.network(*clean(tokens), causal_rows=len(tokens)).double().log_softmax(-1)
     bits = -law.gather(-1, tokens[..., None]).sum().item() / math.log(2) / tokens.numel()
     assert [each["bits_per_token"] for each in score["bounds"].values()] == pytest.approx([bits] * 2, rel=1e-9)
     last = json.loads((ar / "log.jsonl").read_text().splitlines()[-1])
@@ -800,9 +827,9 @@ def test_a_masked_language_model_is_trained_and_sampled_by_gibbs(data, tmp_path)
     [
         (["bert"], "method is one of ggm, ar, mlm"),
         (["ar", "network.conditioning=time"], "a network that reads is told the survival"),
-        (["ggm", "train.read_every=2"], "network.reads=true"),
-        (["ggm", "network.reads=true", "train.read_every=3"], "train.read_every is 3, which does not divide the 8 rows"),
-        (["ggm", "network.reads=true", "train.read_every=4", "train.accumulate=4"], "the 2 rows"),
+        (["ggm", "train.causal_every=2"], "network.causal=true"),
+        (["ggm", "network.causal=true", "train.causal_every=3"], "train.causal_every is 3, which does not divide the 8 rows"),
+        (["ggm", "network.causal=true", "train.causal_every=4", "train.grad_accum=4"], "the 2 rows"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_before_anything_is_written(data, tmp_path, more, about):
@@ -821,18 +848,18 @@ def hybrid(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_model_of_both_kinds_reads_in_one_sweep_from_left_to_right(hybrid, data):
     model = glauber.load(hybrid)
-    assert (model.objective, model.network.config.reads) == ("dense", True)
-    process = Process(Schedule.round_robin(16, 16, keep=0.0, order="right"), model.process.noise)
-    by_hand = run_chain(Reader(model.network), process, 3, generator=torch.Generator().manual_seed(5))
+    assert (model.objective, model.network.config.causal) == ("dense", True)
+    process = Process(Schedule.round_robin(16, 16, keep=0.0, order="left-to-right"), model.process.noise)
+    by_hand = run_chain(CausalConditional(model.network), process, 3, generator=torch.Generator().manual_seed(5))
     assert torch.equal(model.sample_tokens(3, seed=5), by_hand)  # unless told otherwise, though it was trained on four sweeps
-    assert torch.equal(model.sample_tokens(3, seed=5, sweeps=1, order="right"), by_hand)
+    assert torch.equal(model.sample_tokens(3, seed=5, sweeps=1, order="left-to-right"), by_hand)
     score = json.loads(done("score", hybrid, data, "--json"))
     assert score["calls"] == score["rows"]
     tokens = torch.from_numpy(open_shards(data).rows("valid")[:])
-    exact = Reader(model.network).rows(tokens).sum().item() / -math.log(2) / tokens.numel()
+    exact = CausalConditional(model.network).rows(tokens).sum().item() / -math.log(2) / tokens.numel()
     assert score["bounds"]["reversal"]["bits_per_token"] == pytest.approx(exact, rel=1e-9)
     last = json.loads((hybrid / "log.jsonl").read_text().splitlines()[-1])
-    assert last["valid_bits_per_token_read"] == pytest.approx(exact, rel=1e-4)
+    assert last["valid_bits_per_token_causal"] == pytest.approx(exact, rel=1e-4)
     assert f"read {exact:.4f}" in done("info", hybrid)
     four = json.loads(done("score", hybrid, data, "--sweeps", 4, "--draws", 2, "--json"))
     assert four["calls"] == 2 * len(tokens)
@@ -847,7 +874,9 @@ def both() -> Model:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"sweeps": 1}, {"sweeps": 2, "order": "right"}, {"sweeps": 1, "order": "right", "block": 2}], ids=str
+    "options",
+    [{}, {"sweeps": 1}, {"sweeps": 2, "order": "left-to-right"}, {"sweeps": 1, "order": "left-to-right", "block": 2}],
+    ids=str,
 )
 def test_on_other_schedules_a_model_of_both_kinds_looks_both_ways(both, options):
     process = Process(both.schedule(**options), both.process.noise)
@@ -856,16 +885,16 @@ def test_on_other_schedules_a_model_of_both_kinds_looks_both_ways(both, options)
 
 
 def test_with_tokens_given_a_model_of_both_kinds_looks_both_ways(both):
-    one = {"sweeps": 1, "order": "right"}
+    one = {"sweeps": 1, "order": "left-to-right"}
     process = Process(both.schedule(**one), both.process.noise)
     clamp = {6: 2, 7: 1}
     by_hand = [
         run_chain(make(both.network), process, 20, clamp=clamp, generator=torch.Generator().manual_seed(5))
-        for make in (Denoiser, Reader)
+        for make in (Denoiser, CausalConditional)
     ]
     assert torch.equal(both.sample_tokens(20, seed=5, clamp=clamp, **one), by_hand[0])
     assert not torch.equal(by_hand[0], by_hand[1])
-    read = run_chain(Reader(both.network), process, 20, generator=torch.Generator().manual_seed(5))
+    read = run_chain(CausalConditional(both.network), process, 20, generator=torch.Generator().manual_seed(5))
     assert torch.equal(both.sample_tokens(20, seed=5, **one), read)
     text = both.infill("the[[2]]sa", seed=0, **one)
     assert text.startswith("the")
@@ -875,5 +904,5 @@ def test_with_tokens_given_a_model_of_both_kinds_looks_both_ways(both):
 
 def test_a_model_of_both_kinds_is_the_same_once_saved_and_loaded(both, tmp_path):
     loaded = glauber.load(both.save(tmp_path / "model"))
-    for options in ({}, {"sweeps": 1, "order": "right"}):
+    for options in ({}, {"sweeps": 1, "order": "left-to-right"}):
         assert torch.equal(loaded.sample_tokens(3, seed=1, **options), both.sample_tokens(3, seed=1, **options))

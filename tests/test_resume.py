@@ -18,8 +18,8 @@ from glauber.data import prepare
 from glauber.train import RECIPES, Recipe, recipe
 from glauber.train.checkpoint import checkpoints
 from glauber.train.folder import LOCK, MAY_CHANGE, read_config
+from glauber.train.overrides import apply_settings, flat, recipe_of
 from glauber.train.run import Outcome, run, shards_data
-from glauber.train.settings import apply_settings, flat, recipe_of
 
 SETTINGS = {
     "train.steps": 20,
@@ -230,7 +230,7 @@ def test_two_runs_in_one_folder_are_refused_and_a_killed_one_leaves_no_lock(data
     shorter = [f"--set={name}={json.dumps(value)}" for name, value in SETTINGS.items()]
     first = training(out, "--recipe=tiny", f"--data={data}", *shorter)
     try:
-        for second in (go_on(out), go_on(out, "--set=train.rate=1e-4")):
+        for second in (go_on(out), go_on(out, "--set=train.lr=1e-4")):
             assert f"another process trains in {out} at this moment; wait until it ends, stop it, or name" in refusal(second)
         assert first.poll() is None
     finally:
@@ -238,7 +238,7 @@ def test_two_runs_in_one_folder_are_refused_and_a_killed_one_leaves_no_lock(data
         first.communicate()
     assert first.returncode == -signal.SIGKILL
     assert (out / LOCK).exists()
-    assert read_config(out).recipe.train.rate == plan().train.rate
+    assert read_config(out).recipe.train.lr == plan().train.lr
     step = int(checkpoints(out / "checkpoints")[-1].name[5:]) if (out / "checkpoints").exists() else 0
     done = go_on(out, f"--set=train.steps={step + 5}")
     assert f"done: {step + 5} steps" in done.stdout, done.stderr

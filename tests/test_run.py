@@ -24,12 +24,12 @@ from glauber.data import open_shards, prepare
 from glauber.info import model_facts, run_facts, run_words
 from glauber.train import recipe
 from glauber.train.checkpoint import checkpoints, read_newest, write_checkpoint
-from glauber.train.loop import InMemory
+from glauber.train.in_memory import InMemory
+from glauber.train.overrides import apply_settings, parse_settings, read_settings
 from glauber.train.parallel import World
 from glauber.train.report import read_log
 from glauber.train.run import Data, run, shards_data
 from glauber.train.samples import draw_samples, quick_schedule
-from glauber.train.settings import apply_settings, parse_settings, read_settings
 
 SETTINGS = [
     "train.steps=40",
@@ -161,7 +161,7 @@ def test_no_clock_runs_while_samples_are_drawn(data, tmp_path, monkeypatch):
         return draw_samples(*arguments)
 
     monkeypatch.setattr(time, "perf_counter", look)
-    monkeypatch.setattr("glauber.train.validation.draw_samples", draw)
+    monkeypatch.setattr("glauber.train.validate.draw_samples", draw)
     timed = replace(plan(), train=replace(plan().train, steps=10**9, seconds=0.1))
     assert run(timed, shards_data(data), tmp_path / "run", say=lambda _: None).step > 20
     last = json.loads((tmp_path / "run" / "log.jsonl").read_text().splitlines()[-1])
@@ -216,7 +216,7 @@ def test_tensorboard_shows_what_the_log_says_also_after_a_lost_stretch(data, tmp
     run(watched(40), shards_data(data), out, resume=True, say=lambda _: None)
     events = EventAccumulator(str(out / "tensorboard")).Reload()
     log = read_log(out / "log.jsonl")
-    for name in ("loss", "tokens_per_second", "rate", "seconds", "valid_bits_per_token"):
+    for name in ("loss", "tokens_per_second", "lr", "seconds", "valid_bits_per_token"):
         shown = [(event.step, event.value) for event in events.Scalars(name)]
         assert shown == [(line["step"], pytest.approx(line[name], rel=1e-6)) for line in log if name in line]
         assert len(shown) == (2 if name == "valid_bits_per_token" else 4)
@@ -390,22 +390,22 @@ def test_training_by_the_clock_stops_by_it(data, tmp_path):
         ("train.precision=fp8", "precision is fp32 or bf16"),
         ("process.noise=foo", "process.noise is uniform or unigram"),
         ("process.keep=true", "process.keep is a number or a text or a list of numbers"),
-        ("train.rate=-1", "train.rate is 0 or more"),
-        ("train.final_rate=-1", "train.final_rate is 0 or more"),
+        ("train.lr=-1", "train.lr is 0 or more"),
+        ("train.min_lr=-1", "train.min_lr is 0 or more"),
         ("train.weight_decay=-0.1", "train.weight_decay is 0 or more"),
         ("train.eps=-1e-8", "train.eps is 0 or more"),
         ("train.warmup=-5", "train.warmup is 0 or more"),
-        ("train.clip=-1", "train.clip is above 0"),
-        ("train.clip=0", "train.clip is above 0"),
-        ("train.ema=5", r"train.ema lies in \[0, 1\)"),
-        ("train.ema=true", "train.ema is a number, not true"),
+        ("train.grad_clip=-1", "train.grad_clip is above 0"),
+        ("train.grad_clip=0", "train.grad_clip is above 0"),
+        ("train.ema_decay=5", r"train.ema_decay lies in \[0, 1\)"),
+        ("train.ema_decay=true", "train.ema_decay is a number, not true"),
         ("train.betas=[0.9,1.0]", r"train.betas lie in \[0, 1\)"),
         ("train.betas=[0.9]", "train.betas is a list of numbers"),
         ("train.betas=3", "train.betas is a list of numbers"),
-        ("train.rate=abc", "train.rate is a number, not"),
-        (f"train.rate={10**400}", "train.rate is a number, not"),
-        ("train.rate=NaN", "train.rate is a number, not"),
-        ("train.clip=abc", "train.clip is a number or none, not"),
+        ("train.lr=abc", "train.lr is a number, not"),
+        (f"train.lr={10**400}", "train.lr is a number, not"),
+        ("train.lr=NaN", "train.lr is a number, not"),
+        ("train.grad_clip=abc", "train.grad_clip is a number or none, not"),
         ("train.steps=none", "train.steps is a whole number, not null"),
         ("train.tensorboard=1", "train.tensorboard is true or false"),
         ("train.seed=-1", "train.seed is 0 or more"),
@@ -429,21 +429,21 @@ def test_an_objective_that_the_method_does_not_have_is_refused(method, own):
 
 
 def test_a_setting_of_the_wrong_kind_leaves_no_folder(data, tmp_path):
-    result = call(data, tmp_path / "run", "--set=train.clip=abc")
-    assert (result.returncode, result.stderr) == (2, 'glauber: train.clip is a number or none, not "abc"\n')
+    result = call(data, tmp_path / "run", "--set=train.grad_clip=abc")
+    assert (result.returncode, result.stderr) == (2, 'glauber: train.grad_clip is a number or none, not "abc"\n')
     assert not (tmp_path / "run").exists()
 
 
 def test_a_whole_number_is_a_number_also_where_there_was_none():
-    changed = apply_settings(recipe("digits"), parse_settings(["train.clip=2", "train.seconds=3", "process.keep=0"])).train
-    assert (type(changed.clip), type(changed.seconds)) == (float, float)
-    assert apply_settings(recipe("tiny"), parse_settings(["train.clip=none"])).train.clip is None
+    changed = apply_settings(recipe("digits"), parse_settings(["train.grad_clip=2", "train.seconds=3", "process.keep=0"])).train
+    assert (type(changed.grad_clip), type(changed.seconds)) == (float, float)
+    assert apply_settings(recipe("tiny"), parse_settings(["train.grad_clip=none"])).train.grad_clip is None
 
 
 def test_settings_come_from_a_file_and_from_words(tmp_path):
-    (tmp_path / "s.toml").write_text('objective = "marginal"\n[train]\nsteps = 7\nrate = 1\n[process]\nkeep = [0.5, 0.4]\n')
+    (tmp_path / "s.toml").write_text('objective = "marginal"\n[train]\nsteps = 7\nlr = 1\n[process]\nkeep = [0.5, 0.4]\n')
     changed = apply_settings(recipe("tiny"), read_settings(tmp_path / "s.toml") | parse_settings(["train.steps=9"]))
-    assert (changed.objective, changed.train.steps, changed.train.rate) == ("marginal", 9, 1.0)
+    assert (changed.objective, changed.train.steps, changed.train.lr) == ("marginal", 9, 1.0)
     assert changed.process.keep == (0.5, 0.4)
     with pytest.raises(ValueError, match="cannot be read as TOML"):
         read_settings(tmp_path / "absent.toml")

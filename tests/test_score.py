@@ -9,17 +9,17 @@ import torch
 from refusals import refused
 from test_infill import known, untrained
 
+from glauber.chain import bounds
+from glauber.chain.bounds import row_bounds
 from glauber.codec import ByteCodec, CharCodec
-from glauber.evaluate import bounds
-from glauber.evaluate.bounds import row_bounds
-from glauber.score import cut, ratio, score_windows
+from glauber.tasks.score import cut, ratio, score_windows
 
 AB = CharCodec("ab")
 
 
 @pytest.mark.parametrize("text", ["a", "ab", "ba", "abb", "bbbb"])
 @pytest.mark.parametrize("kernel", ["reversal", "heat-bath"])
-@pytest.mark.parametrize("order", ["left", "right", "random"])
+@pytest.mark.parametrize("order", ["right-to-left", "left-to-right", "random"])
 def test_one_sweep_that_forgets_all_scores_a_text_by_its_exact_probability(text, kernel, order):
     """With a draw for every step each step is taken once. A text shorter than L has its marginal probability."""
     model = known(4, AB)

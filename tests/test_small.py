@@ -16,9 +16,9 @@ from PIL import Image
 
 from glauber.data import prepare
 from glauber.train import recipe
+from glauber.train.overrides import apply_settings
 from glauber.train.report import read_log
 from glauber.train.run import run, shards_data
-from glauber.train.settings import apply_settings
 
 
 def suggested(said: str) -> list[str]:
@@ -42,7 +42,7 @@ def test_prepare_names_a_command_that_trains_on_texts_with_as_many_tokens_a_step
     assert f"train.batch={batch}" in said if length != 256 else "--set" not in said
     if length < 2000:
         plan = trained(said, tmp_path)
-        assert (plan["name"], plan["train"]["batch"], plan["network"]["reads"]) == ("small", batch, True)
+        assert (plan["name"], plan["train"]["batch"], plan["network"]["causal"]) == ("small", batch, True)
 
 
 def test_prepare_names_a_command_that_trains_on_images_and_tells_the_network_their_classes(tmp_path):
@@ -65,14 +65,14 @@ def test_small_soon_reads_random_words_almost_as_well_as_can_be(tmp_path):
     plan = apply_settings(recipe("small"), {"train.steps": 300, "train.batch": 32, "train.samples": 0})
     run(plan, shards_data(tmp_path / "data"), tmp_path / "run", say=lambda _: None)
     last = read_log(tmp_path / "run" / "log.jsonl")[-1]
-    assert math.log2(32) / 5 <= last["valid_bits_per_token_read"] < 1.1  # a row begins in the middle of a word
+    assert math.log2(32) / 5 <= last["valid_bits_per_token_causal"] < 1.1  # a row begins in the middle of a word
     assert last["unigram_bits_per_token"] > 4
 
 
 @pytest.fixture
 def tool():
-    """tools/small.py."""
-    spec = importlib.util.spec_from_file_location("small", Path(__file__).parents[1] / "tools" / "small.py")
+    """experiments/small.py."""
+    spec = importlib.util.spec_from_file_location("small", Path(__file__).parents[1] / "experiments" / "small.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -8,10 +8,10 @@ import torch
 from refusals import refused
 
 from glauber import Model, NoiseLaw, Process, Schedule, load
-from glauber.baseline import DIFFUSIONS, METHODS, network_of
 from glauber.chain import Truncation, driver
 from glauber.conditional import Denoiser, Transformer, TransformerConfig
-from glauber.conditional.speed import bfloat16, compiled
+from glauber.method import DIFFUSIONS, METHODS, network_of
+from glauber.runtime.fast import bfloat16, compiled
 
 V, L = 7, 12
 
@@ -19,7 +19,7 @@ V, L = 7, 12
 @pytest.fixture
 def net():
     torch.manual_seed(0)
-    made = Transformer(TransformerConfig(V, L, width=32, layers=2, heads=2, cond=8)).eval()
+    made = Transformer(TransformerConfig(V, L, width=32, layers=2, heads=2, cond_dim=8)).eval()
     for parameter in made.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     return made
@@ -106,16 +106,16 @@ def test_a_copy_of_a_model_keeps_its_precision_and_the_networks_weights():
 
 
 def model(objective="dense", **network):
-    made = network_of(objective, TransformerConfig(V, L, width=32, layers=2, heads=2, cond=8, **network))
+    made = network_of(objective, TransformerConfig(V, L, width=32, layers=2, heads=2, cond_dim=8, **network))
     for parameter in made.parameters():
         torch.nn.init.normal_(parameter, std=0.5, generator=torch.Generator().manual_seed(parameter.numel()))
     keep = 0.5 if objective == "binary" else 0.0
-    return Model(made, Process(Schedule.round_robin(L, L, keep, "right"), NoiseLaw.uniform(V)), objective=objective)
+    return Model(made, Process(Schedule.round_robin(L, L, keep, "left-to-right"), NoiseLaw.uniform(V)), objective=objective)
 
 
 MODELS = {
     "dense": {},
-    "reading": {"reads": True},
+    "reading": {"causal": True},
     "binary": {"objective": "binary", "conditioning": "time"},
     **{name: {"objective": METHODS[name].objective} for name in METHODS if METHODS[name].objective in DIFFUSIONS},
 }

@@ -14,13 +14,13 @@ import torch
 from refusals import refused
 
 import glauber
-from glauber.baseline import METHODS
 from glauber.data import prepare
 from glauber.info import run_facts, run_words
+from glauber.method import METHODS
 from glauber.runs import checkpoints
 from glauber.train import Recipe, recipe
+from glauber.train.overrides import apply_settings
 from glauber.train.run import Data, digits_data, run, shards_data
-from glauber.train.settings import apply_settings
 
 SETTINGS = {"train.steps": 40, "train.batch": 4, "train.checkpoint_every": 5, "train.samples": 0, "network.width": 16}
 

@@ -17,21 +17,22 @@ from commands import glauber
 from refusals import refused
 
 from glauber import Model, NoiseLaw, Process, Schedule, TransformerConfig, evaluate
-from glauber.baseline import METHODS as TRAINED
-from glauber.baseline import network_of
-from glauber.baseline.mdlm import clean_logits
 from glauber.bench.table1 import bench_table1
 from glauber.bench.table1 import folder as table_folder
 from glauber.bench.table1.folder import Folder
+from glauber.bench.table1.plans import METHODS, Plan, bound, draw
+from glauber.bench.table1.plans import plans as table_plans
 from glauber.bench.table1.run import _training
-from glauber.bench.table1.ways import METHODS, Way, bound, draw, ways
 from glauber.chain import budget
 from glauber.chain.budget import Choice
 from glauber.codec import PixelCodec
 from glauber.evaluate.text import Texts
-from glauber.score import Windows
+from glauber.method import METHODS as TRAINED
+from glauber.method import network_of
+from glauber.method.mdlm import clean_logits
+from glauber.tasks.score import Windows
 from glauber.train import run as running
-from glauber.train.loop import InMemory
+from glauber.train.in_memory import InMemory
 from glauber.train.run import Data
 
 KEYS = ["method", "calls", "order", "bits_per_char", "judge_ppl", "entropy", "mauve", "seconds_per_sample", "train_seconds"]
@@ -77,7 +78,7 @@ def test_the_table_has_a_row_for_all_that_each_method_allows_and_null_where_ther
     assert table["command"] == f"glauber bench table1 --tiny --out {made.name}"
     rows = table["rows"]
     assert all(list(row) == KEYS for row in rows)
-    both = [(calls, order) for calls in BUDGETS for order in ("random", "reading" if calls == 32 else "onward")]
+    both = [(calls, order) for calls in BUDGETS for order in ("random", "reading" if calls == 32 else "segments")]
     wanted = dict.fromkeys(("mdlm", "sedd"), both)
     wanted |= {name: [(calls, None) for calls in BUDGETS] for name in ("udlm", "plaid")}
     wanted |= {"ar": [(32, "reading")], "real": [(None, None)]}
@@ -107,12 +108,12 @@ def test_the_table_has_a_row_for_all_that_each_method_allows_and_null_where_ther
 
 def test_each_figure_has_its_error(made):
     """That of a perplexity by leaving out one sample after the other."""
-    found, judged = (json.loads((made / name).read_text()) for name in ("table1.json", "judged.json"))
+    found, evaluated = (json.loads((made / name).read_text()) for name in ("table1.json", "judged.json"))
     for row, error in zip(found["rows"], found["errors"], strict=True):
         for key, value in error.items():
             assert (value is None) == (row[key] is None), (row, key)
             assert value is None or value > 0 or key == "mauve"
-    side = judged["sets"]["plaid, 8 calls"]["judges"][0]
+    side = evaluated["sets"]["plaid, 8 calls"]["judges"][0]
     nats, tokens = np.array(side["nll"]), np.array(side["lengths"]) - 1
     without = np.exp((nats.sum() - nats) / (tokens.sum() - tokens))
     jackknife = np.sqrt((len(nats) - 1) * without.var())
@@ -129,7 +130,7 @@ def test_the_table_can_be_read_and_looked_at(made):
 def test_judging_needs_no_run_and_what_was_lost_of_the_samples_is_drawn_again(made, tmp_path):
     before = json.loads((made / "table1.json").read_text())
     here = tmp_path / "elsewhere"
-    shutil.copytree(made, here, ignore=shutil.ignore_patterns("runs", "judged.json", "verdicts", "table1.*"))
+    shutil.copytree(made, here, ignore=shutil.ignore_patterns("runs", "judged.json", "scores", "table1.*"))
     (here / "runs").mkdir()
     shutil.copytree(made / "runs" / "plaid", here / "runs" / "plaid", ignore=shutil.ignore_patterns("checkpoints"))
     record = json.loads((here / "plaid.json").read_text())
@@ -203,15 +204,15 @@ def test_a_folder_of_other_things_and_settings_that_cannot_be_are_refused_before
     for taken in ({"method": "mdlm"}, {"train.seconds": 3.0}):
         with refused(f"the table sets {next(iter(taken))} itself"):
             bench_table1(tmp_path / "new", data=shards, settings=taken)
-    for few in ({"number": 1}, {"seconds": -3.0}):
+    for fewer_calls in ({"number": 1}, {"seconds": -3.0}):
         with refused("at least two samples"):
-            bench_table1(tmp_path / "new", data=shards, **few)
+            bench_table1(tmp_path / "new", data=shards, **fewer_calls)
         with refused("at least two samples"):
-            bench_table1(tmp_path / "new", tiny=True, **few)
+            bench_table1(tmp_path / "new", tiny=True, **fewer_calls)
     with refused("does not divide the 31 rows"):
         bench_table1(tmp_path / "new", data=shards, settings={"train.batch": 31})
     with refused("rows of 32, 48, 64"):
-        ways("mdlm", 40)
+        table_plans("mdlm", 40)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
@@ -306,13 +307,13 @@ V, L = 5, 32
 
 def some_model(method: str, L: int = L) -> Model:
     """With random weights that are large enough to have opinions."""
-    objective, reads = TRAINED[METHODS[method]].objective, method in ("ggm", "ar")
+    objective, causal = TRAINED[METHODS[method]].objective, method in ("ggm", "ar")
     torch.manual_seed(0)
-    network = network_of(objective, TransformerConfig(V, L, width=16, layers=1, heads=2, reads=reads))
+    network = network_of(objective, TransformerConfig(V, L, width=16, layers=1, heads=2, causal=causal))
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.normal_(0, 0.4)
-    schedule = Schedule.round_robin(L, L, 0.0, "right") if method == "ar" else Schedule.round_robin(L, 4 * L, "linear")
+    schedule = Schedule.round_robin(L, L, 0.0, "left-to-right") if method == "ar" else Schedule.round_robin(L, 4 * L, "linear")
     return Model(network, Process(schedule, NoiseLaw.uniform(V)), objective=objective)
 
 
@@ -329,15 +330,15 @@ def test_a_sample_costs_as_many_calls_as_its_row_says(method, monkeypatch):
 
     for name in ("read", "forward"):
         monkeypatch.setattr(model.network, name, counting(name, getattr(model.network, name)))
-    for way in ways(method, L):
+    for plan in table_plans(method, L):
         calls.clear()
-        tokens = draw(model, way, 3, torch.Generator().manual_seed(0))
+        tokens = draw(model, plan, 3, torch.Generator().manual_seed(0))
         assert tokens.shape == (3, L)
         assert 0 <= tokens.min() <= tokens.max() < V
-        chosen = (method, way.order) == ("ggm", "best")  # a chain that keeps to the budget
-        assert 0 < len(calls) <= way.calls if chosen else len(calls) == way.calls, way
-        reads = way.order == "best" and way.calls == L and method in ("ggm", "ar")
-        assert set(calls) == {"read" if reads else "forward"}
+        chosen = (method, plan.order) == ("ggm", "best")  # a chain that keeps to the budget
+        assert 0 < len(calls) <= plan.calls if chosen else len(calls) == plan.calls, plan
+        causal = plan.order == "best" and plan.calls == L and method in ("ggm", "ar")
+        assert set(calls) == {"read" if causal else "forward"}
 
 
 class Pairs:
@@ -352,7 +353,7 @@ def test_the_curve_of_a_training_is_in_bits_per_character(tmp_path):
     model.about = {"seconds": 5.0, "steps": 7}
     log = [
         {"step": 1, "seconds": 1.0, "loss": 2.0},
-        {"step": 2, "seconds": 2.0, "loss": 1.9, "valid_bits_per_token": 3.0, "valid_bits_per_token_read": 2.6},
+        {"step": 2, "seconds": 2.0, "loss": 1.9, "valid_bits_per_token": 3.0, "valid_bits_per_token_causal": 2.6},
     ]
     (tmp_path / "runs" / "ggm").mkdir(parents=True)
     (tmp_path / "runs" / "ggm" / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log))
@@ -368,19 +369,19 @@ def test_a_sample_takes_the_time_of_the_batch_in_the_middle():
     assert table_folder.seconds_per_sample({"batches": batches}) == 3.0
 
 
-def blocks_of(way: Way) -> list[list[int]]:
+def blocks_of(plan: Plan) -> list[list[int]]:
     """The sites in the order in which a sample gets them, as many at a time as each call draws."""
-    if way.order == "random":
-        return torch.randperm(L, generator=torch.Generator().manual_seed(0)).flip(0).view(way.calls, -1).tolist()
-    return [list(range(first, L, way.calls)) for first in range(way.calls)]
+    if plan.order == "random":
+        return torch.randperm(L, generator=torch.Generator().manual_seed(0)).flip(0).view(plan.calls, -1).tolist()
+    return [list(range(first, L, plan.calls)) for first in range(plan.calls)]
 
 
-CHAINS = [(method, Way(calls, "best")) for method in ("mdlm", "sedd") for calls in BUDGETS]
-CHAINS += [("ggm", Way(calls, "random")) for calls in BUDGETS] + [("ar", Way(L, "best"))]
+CHAINS = [(method, Plan(calls, "best")) for method in ("mdlm", "sedd") for calls in BUDGETS]
+CHAINS += [("ggm", Plan(calls, "random")) for calls in BUDGETS] + [("ar", Plan(L, "best"))]
 
 
-@pytest.mark.parametrize(("method", "way"), [chain for chain in CHAINS if chain[0] != "ar"])
-def test_a_sample_gets_its_sites_in_the_order_that_its_bound_is_of(method, way, monkeypatch):
+@pytest.mark.parametrize(("method", "plan"), [chain for chain in CHAINS if chain[0] != "ar"])
+def test_a_sample_gets_its_sites_in_the_order_that_its_bound_is_of(method, plan, monkeypatch):
     model, known = some_model(method), []
     forward = model.network.forward
 
@@ -390,8 +391,8 @@ def test_a_sample_gets_its_sites_in_the_order_that_its_bound_is_of(method, way, 
         return forward(x, t, survival, sites)
 
     monkeypatch.setattr(model.network, "forward", watching)
-    draw(model, way, 2, torch.Generator().manual_seed(0))
-    blocks = blocks_of(way)
+    draw(model, plan, 2, torch.Generator().manual_seed(0))
+    blocks = blocks_of(plan)
     wanted = [sorted(site for block in blocks[:k] for site in block) for k in range(len(blocks))]
     assert [now.nonzero().flatten().tolist() for now in known] == wanted
 
@@ -400,31 +401,31 @@ def test_the_bound_of_a_choice_is_that_of_its_own_kernel(monkeypatch):
     monkeypatch.setattr(budget, "CHOICES", (Choice(0, sweeps=2), Choice(1, sweeps=2, options=(("kernel", "reversal"),))))
     model, x0 = some_model("ggm"), torch.randint(V, (3, L), generator=torch.Generator().manual_seed(1))
     for calls, kernel in ((8, "heat-bath"), (2 * L, "reversal")):
-        process = Process(model.way(calls).schedule, model.process.noise)
+        process = Process(model.plan(calls).schedule, model.process.noise)
         generator = torch.Generator().manual_seed(0)
         nats = evaluate.bound(model.conditional_for(process), process, x0, kernel, min(64, calls), generator).mean
-        found = bound(model, Way(calls, "best"), Windows(x0, None, torch.full((3,), 7)))
+        found = bound(model, Plan(calls, "best"), Windows(x0, None, torch.full((3,), 7)))
         assert found is not None
         assert found["bits_per_char"] == pytest.approx(nats / math.log(2) / 7)
-    monkeypatch.setattr(budget, "CHOICES", (Choice(0, sweeps=2, options=(("labels", True),)),))
-    assert bound(model, Way(8, "best"), Windows(x0, None, torch.full((3,), 7))) is None
+    monkeypatch.setattr(budget, "CHOICES", (Choice(0, sweeps=2, options=(("mark_noise", True),)),))
+    assert bound(model, Plan(8, "best"), Windows(x0, None, torch.full((3,), 7))) is None
 
 
-@pytest.mark.parametrize(("method", "way"), CHAINS)
-def test_the_bound_of_a_chain_is_minus_the_logarithm_of_the_probability_to_draw_the_rows(method, way):
+@pytest.mark.parametrize(("method", "plan"), CHAINS)
+def test_the_bound_of_a_chain_is_minus_the_logarithm_of_the_probability_to_draw_the_rows(method, plan):
     model = some_model(method)
     x0 = torch.randint(V, (3, L), generator=torch.Generator().manual_seed(1))
     nats, z = 0.0, torch.full_like(x0, V)
     with torch.no_grad():
-        for sites in blocks_of(way):
+        for sites in blocks_of(plan):
             if method == "ar":
-                logits = model.network(z.clamp_max(V - 1), torch.zeros(3), torch.ones(3, L), reading=3)
+                logits = model.network(z.clamp_max(V - 1), torch.zeros(3), torch.ones(3, L), causal_rows=3)
             else:
                 logits = clean_logits(model.network, model.process, z)
             nats -= logits.double().log_softmax(-1).gather(-1, x0[..., None]).squeeze(-1)[:, sites].sum().item()
             z[:, sites] = x0[:, sites]
     assert torch.equal(z, x0)
-    found = bound(model, way, Windows(x0, None, torch.tensor([10, 20, 30])))
+    found = bound(model, plan, Windows(x0, None, torch.tensor([10, 20, 30])))
     assert found is not None
     assert found["bits_per_char"] == pytest.approx(nats / math.log(2) / 60, rel=1e-5)
 
@@ -443,7 +444,7 @@ def test_the_bound_of_random_orders_is_the_mean_over_all_of_them(calls, cuts):
                 z[:, sites] = x0[:, sites]
     rows = 4000
     for row, nats in zip(x0, exact.tolist(), strict=True):
-        found = bound(model, Way(calls, "random"), Windows(row.repeat(rows, 1), None, torch.full((rows,), 5)))
+        found = bound(model, Plan(calls, "random"), Windows(row.repeat(rows, 1), None, torch.full((rows,), 5)))
         assert found is not None
         assert found["error"] < 0.02 * found["bits_per_char"]
         assert abs(found["bits_per_char"] - nats / math.log(2) / 5) < 5 * found["error"]  # false alarm: one in a million

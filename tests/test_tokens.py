@@ -10,8 +10,8 @@ from refusals import refused
 
 import glauber
 from glauber import Denoiser, Model, NoiseLaw, PixelCodec, Process, Schedule, Transformer, TransformerConfig
-from glauber.baseline import METHODS, network_of
 from glauber.codec import CharCodec
+from glauber.method import METHODS, network_of
 from glauber.objective import OBJECTIVES
 from glauber.train import TrainSpec, train
 
@@ -68,11 +68,11 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
         name: lambda x, loss=OBJECTIVES[name]: loss(network(), process(0.5), x, generator=generator())
         for name in ("binary", "marginal", "dense", "masked")
     },
-    "reading": lambda x: OBJECTIVES["reading"](network(reads=True), process(), x),
+    "reading": lambda x: OBJECTIVES["reading"](network(causal=True), process(), x),
     **{
         f"{name}.{what}": lambda x, name=name, what=what: getattr(METHODS[name], what)(
             network_of(METHODS[name].objective, TransformerConfig(V, L, width=16, layers=1, heads=2)),
-            process(0.0, order="right"),
+            process(0.0, order="left-to-right"),
             x,
             generator=generator(),
         )
@@ -182,10 +182,10 @@ def test_a_seed_is_a_whole_number_that_is_not_negative(seed):
             call()
 
 
-@pytest.mark.parametrize("reads", [False, True])
-def test_a_score_needs_at_least_one_draw(reads):
-    reading = Process(Schedule.round_robin(L, L, 0.0, "right"), NoiseLaw.uniform(V))
-    model = Model(network(reads=reads), reading if reads else process())
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_score_needs_at_least_one_draw(causal):
+    reading = Process(Schedule.round_robin(L, L, 0.0, "left-to-right"), NoiseLaw.uniform(V))
+    model = Model(network(causal=causal), reading if causal else process())
     with refused("at least one draw"):
         model.score(ROWS, draws=0)
 

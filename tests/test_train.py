@@ -12,19 +12,19 @@ from torch import nn
 from glauber import NoiseLaw, Process, Schedule, Transformer, TransformerConfig, bound
 from glauber.conditional import Denoiser
 from glauber.objective import OBJECTIVES
-from glauber.process.draws import Keyed
+from glauber.process.draws import KeyedGenerator
 from glauber.train import RECIPES, ProcessSpec, Trainer, TrainSpec, learning_rate, recipe, train
-from glauber.train.average import Average
-from glauber.train.loop import InMemory
+from glauber.train.ema import EMA
+from glauber.train.in_memory import InMemory
 from glauber.train.order import shuffled
 
-SPEC = TrainSpec(steps=60, batch=32, rate=5e-3, warmup=10, ema=0.9)
+SPEC = TrainSpec(steps=60, batch=32, lr=5e-3, warmup=10, ema_decay=0.9)
 PROCESS = Process(Schedule.round_robin(4, 8, keep=[0.5, 0.4]), NoiseLaw.uniform(3))
 
 
 def network(seed: int = 0) -> Transformer:
     torch.manual_seed(seed)
-    return Transformer(TransformerConfig(vocab=3, length=4, width=16, layers=1, heads=2, cond=16))
+    return Transformer(TransformerConfig(vocab=3, length=4, width=16, layers=1, heads=2, cond_dim=16))
 
 
 def all_alike(rows: int) -> torch.Tensor:
@@ -52,7 +52,7 @@ def test_training_brings_the_bound_near_the_entropy_of_the_data():
 
 
 def test_the_learning_rate_warms_up_from_0_falls_by_a_cosine_and_then_is_constant():
-    spec = TrainSpec(steps=1000, batch=1, rate=1.0, final_rate=0.1, warmup=100, decay=500)
+    spec = TrainSpec(steps=1000, batch=1, lr=1.0, min_lr=0.1, warmup=100, decay=500)
     assert [learning_rate(step, spec) for step in (0, 50, 100)] == [0.0, 0.5, 1.0]
     assert learning_rate(300, spec) == pytest.approx(0.55)
     assert learning_rate(200, spec) == pytest.approx(0.1 + 0.9 * (1 + math.cos(math.pi / 4)) / 2)
@@ -64,7 +64,7 @@ def test_the_learning_rate_warms_up_from_0_falls_by_a_cosine_and_then_is_constan
 def test_the_average_follows_the_recursion_and_forgets_its_start_sooner_where_it_is_warmed_up(warmup):
     model = nn.Linear(1, 1, bias=False)
     nn.init.constant_(model.weight, 5.0)
-    average, by_hand = Average(model, 0.9, warmup), 5.0
+    average, by_hand = EMA(model, 0.9, warmup), 5.0
     for n in range(100):
         nn.init.constant_(model.weight, float(n % 7))
         average.update(list(model.parameters()), average.next_weight())
@@ -127,20 +127,22 @@ def test_keyed_losses_of_a_batch_are_the_mean_of_those_of_its_parts(objective):
     nn.init.normal_(net.head.weight)
 
     def loss(rows: list[int]) -> float:
-        return loss_of(net, PROCESS, x0[rows], generator=Keyed((3, 7), torch.tensor(rows), 12)).item()
+        return loss_of(net, PROCESS, x0[rows], generator=KeyedGenerator((3, 7), torch.tensor(rows), 12)).item()
 
     whole = loss(list(range(12)))
     assert whole == pytest.approx((loss([0, 1, 2, 3]) * 4 + loss([11, 5, 7, 4, 6, 8, 10, 9]) * 8) / 12, rel=1e-6)
-    assert whole != pytest.approx(loss_of(net, PROCESS, x0, generator=Keyed((3, 8), torch.arange(12), 12)).item(), rel=1e-3)
+    assert whole != pytest.approx(
+        loss_of(net, PROCESS, x0, generator=KeyedGenerator((3, 8), torch.arange(12), 12)).item(), rel=1e-3
+    )
 
 
 @pytest.mark.parametrize("parts", [2, 8, 32])
 @pytest.mark.parametrize("objective", ["dense", "marginal", "binary"])
 def test_a_batch_cut_into_parts_trains_the_same_weights(objective, parts):
     """In float64, where only the order of the sums differs: 20 steps."""
-    spec = replace(SPEC, timesteps=3, clip=0.5)
+    spec = replace(SPEC, timesteps=3, grad_clip=0.5)
     nets, rows = [network().double(), network().double()], InMemory(all_alike(64))
-    specs = [spec, replace(spec, accumulate=parts)]
+    specs = [spec, replace(spec, grad_accum=parts)]
     trainers = [Trainer(net, PROCESS, rows, each, objective) for net, each in zip(nets, specs, strict=True)]
     shown: list[int] = []
     nets[1].register_forward_pre_hook(lambda module, arguments: shown.append(len(arguments[0])))
@@ -153,14 +155,14 @@ def test_a_batch_cut_into_parts_trains_the_same_weights(objective, parts):
 
 
 def test_parts_must_be_equal():
-    with pytest.raises(ValueError, match=r"train\.accumulate is 5, .* 32 rows of a step; set train\.batch to a multiple of 5"):
-        train(network(), PROCESS, all_alike(64), replace(SPEC, accumulate=5))
+    with pytest.raises(ValueError, match=r"train\.grad_accum is 5, .* 32 rows of a step; set train\.batch to a multiple of 5"):
+        train(network(), PROCESS, all_alike(64), replace(SPEC, grad_accum=5))
 
 
 def test_keyed_numbers_are_uniform_and_independent():
     """Kolmogorov-Smirnov at 1e-6 for each; correlations of neighbours in every direction within 5 standard errors."""
-    draws = torch.stack([Keyed((seed, 0), torch.arange(50), 50).uniform((50, 40)) for seed in range(50)])
-    again = Keyed((0, 0), torch.arange(50), 50)
+    draws = torch.stack([KeyedGenerator((seed, 0), torch.arange(50), 50).uniform((50, 40)) for seed in range(50)])
+    again = KeyedGenerator((0, 0), torch.arange(50), 50)
     first, second = again.uniform((50, 40)), again.uniform((50, 40))
     assert torch.equal(first, draws[0])
     flat = draws.flatten().numpy()
@@ -200,7 +202,7 @@ def seen_by(net: Transformer, objective: str, spec: TrainSpec = SPEC) -> list[tu
 
 def test_a_network_told_only_the_time_is_trained_on_what_the_time_tells():
     """Survival is the schedule's own but for the masks; a network told the survival sees other orders, too."""
-    config = TransformerConfig(vocab=3, length=4, width=16, layers=1, heads=2, cond=16, conditioning="time")
+    config = TransformerConfig(vocab=3, length=4, width=16, layers=1, heads=2, cond_dim=16, conditioning="time")
     for net, own in ((Transformer(config), True), (network(), False)):
         ((x, t, survival),) = seen_by(net, "dense")
         same = (survival == PROCESS.schedule.survival(t)) | (x == 3)
@@ -220,7 +222,7 @@ def test_training_returns_the_average_and_not_the_last_weights():
 
 
 @pytest.mark.parametrize(
-    "change", [{"clip": 1e-3}, {"weight_decay": 0.5}, {"rate": 1e-3}, {"betas": (0.5, 0.9)}, {"ema": 0.5}], ids=str
+    "change", [{"grad_clip": 1e-3}, {"weight_decay": 0.5}, {"lr": 1e-3}, {"betas": (0.5, 0.9)}, {"ema_decay": 0.5}], ids=str
 )
 def test_every_setting_of_the_optimiser_reaches_the_weights(change):
     plain, changed = (train(network(), PROCESS, all_alike(64), replace(SPEC, eps=1e-2, **more)) for more in ({}, change))
@@ -230,7 +232,7 @@ def test_every_setting_of_the_optimiser_reaches_the_weights(change):
 def test_the_gradient_of_all_weights_together_is_clipped_and_keeps_its_direction(monkeypatch):
     gradients = []
     for clip in (None, 1e-3):
-        trainer = Trainer(network(), PROCESS, InMemory(all_alike(64)), replace(SPEC, clip=clip))
+        trainer = Trainer(network(), PROCESS, InMemory(all_alike(64)), replace(SPEC, grad_clip=clip))
         (optimizer,) = trainer.optimizers
 
         def step(trainer=trainer):
@@ -265,7 +267,7 @@ def test_data_and_objectives_that_do_not_fit_are_refused(objective, tokens, abou
 
 
 def test_settings_that_make_no_sense_are_refused():
-    wrong = {"batch": 0, "timesteps": 0, "precision": "fp8", "seconds": 0.0, "steps": 0, "accumulate": 0, "samples": -1}
+    wrong = {"batch": 0, "timesteps": 0, "precision": "fp8", "seconds": 0.0, "steps": 0, "grad_accum": 0, "samples": -1}
     for name, value in wrong.items():
         with pytest.raises(ValueError, match=r"train\."):
             replace(SPEC, **{name: value})

@@ -15,15 +15,19 @@ KINDS = [("survival", None, False), ("survival", (3, 4), True), ("time", None, T
 kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "-".join(map(str, kind)))
 
 
-def fresh(conditioning: str = "survival", grid: tuple[int, int] | None = None, absolute: bool = False) -> Transformer:
+def fresh(conditioning: str = "survival", grid: tuple[int, int] | None = None, learned_positions: bool = False) -> Transformer:
     """A small network as it starts."""
-    config = TransformerConfig(V, L, 16, layers=2, heads=2, conditioning=conditioning, grid=grid, absolute=absolute, cond=8)
+    config = TransformerConfig(
+        V, L, 16, layers=2, heads=2, conditioning=conditioning, grid=grid, learned_positions=learned_positions, cond_dim=8
+    )
     return Transformer(config)
 
 
-def network(conditioning: str = "survival", grid: tuple[int, int] | None = None, absolute: bool = False) -> Transformer:
+def network(
+    conditioning: str = "survival", grid: tuple[int, int] | None = None, learned_positions: bool = False
+) -> Transformer:
     """The same with every parameter random, those that start at zero included."""
-    net = fresh(conditioning, grid, absolute)
+    net = fresh(conditioning, grid, learned_positions)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for name, parameter in net.named_parameters():
@@ -210,8 +214,8 @@ def reference(net: Transformer, x: Tensor, t: Tensor, survival: Tensor) -> Tenso
         hidden = silu(linear("condition.features", features))
         h = h + linear("condition.per_site", hidden)
         c = silu(linear("condition.overall", hidden.mean(1)))
-    if config.absolute:
-        h = h + parameter["place"]
+    if config.learned_positions:
+        h = h + parameter["position_embedding"]
     rows, length, heads, width = *x.shape, config.heads, config.width // config.heads
     for layer in range(config.layers):
         name = f"blocks.{layer}"
@@ -240,10 +244,10 @@ def test_the_network_is_the_one_of_the_formulas(kind):
 def test_only_a_learned_place_tells_sites_apart_that_look_alike(grid):
     _, t, survival = batch()
     x = torch.full((B, L), V)
-    for absolute in (False, True):
-        answer = network("survival", grid, absolute)(x, t, survival)
+    for learned_positions in (False, True):
+        answer = network("survival", grid, learned_positions)(x, t, survival)
         spread = (answer - answer[:, :1]).abs().amax(-1)[:, 1:]
-        assert spread.min() > 1e-3 if absolute else spread.max() < 1e-5
+        assert spread.min() > 1e-3 if learned_positions else spread.max() < 1e-5
 
 
 @kinds
@@ -282,7 +286,7 @@ def test_the_order_of_the_asked_sites_is_the_order_of_the_answers():
 
 def test_the_papers_network_has_387_272_292_parameters():
     with torch.device("meta"):
-        net = Transformer(TransformerConfig(32_100, 1024, width=1024, layers=24, heads=16, conditioning="time", cond=128))
+        net = Transformer(TransformerConfig(32_100, 1024, width=1024, layers=24, heads=16, conditioning="time", cond_dim=128))
     assert sum(parameter.numel() for parameter in net.parameters()) == 387_272_292
 
 
@@ -364,7 +368,7 @@ def test_a_small_network_learns_that_all_sites_agree():
     g = torch.Generator().manual_seed(0)
     process = Process(Schedule.round_robin(length, 2 * length, "linear"), NoiseLaw.uniform(vocab))
     torch.manual_seed(0)
-    net = Transformer(TransformerConfig(vocab, length, width=32, layers=1, heads=2, cond=16))
+    net = Transformer(TransformerConfig(vocab, length, width=32, layers=1, heads=2, cond_dim=16))
     optimiser = torch.optim.Adam(net.parameters(), lr=1e-2)
     for _ in range(120):
         x0 = torch.randint(2, (64, 1), generator=g).expand(-1, length).contiguous()  # 0000 or 1111, never a 2

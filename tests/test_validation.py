@@ -8,15 +8,15 @@ import pytest
 import torch
 
 import glauber
-from glauber.baseline import METHODS
 from glauber.data import open_shards, prepare
+from glauber.method import METHODS
 from glauber.train import recipe
+from glauber.train.overrides import apply_settings
 from glauber.train.report import read_log
 from glauber.train.run import run, shards_data
-from glauber.train.settings import apply_settings
-from glauber.train.validation import nothing_learned, unigram_bits
+from glauber.train.validate import nothing_learned, unigram_bits
 
-READS = {"network.reads": True, "train.read_every": 2}
+READS = {"network.causal": True, "train.causal_every": 2}
 
 
 @pytest.fixture(scope="module")
@@ -30,29 +30,29 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(data: Path, out: Path, **changes: object) -> list[str]:
     """What a run says after the first line of its loop."""
     said: list[str] = []
-    plan = apply_settings(recipe("tiny"), {"train.evaluate_every": 1000, "train.rate": 5e-3} | changes)
+    plan = apply_settings(recipe("tiny"), {"train.evaluate_every": 1000, "train.lr": 5e-3} | changes)
     run(plan, shards_data(data), out, say=said.append)
     return [line for line in said if line.startswith("step ")]
 
 
 def test_a_network_that_knows_hardly_more_than_how_often_each_token_occurs_is_said_to(data, tmp_path):
-    (words,) = trained(data, tmp_path / "run", **{"train.steps": 2, "train.rate": 0.0})
+    (words,) = trained(data, tmp_path / "run", **{"train.steps": 2, "train.lr": 0.0})
     shards = open_shards(data)
     law = np.bincount(shards.rows("train")[:].ravel(), minlength=shards.vocab) + 1
     unigram = -np.log2(law / law.sum())[shards.rows("valid")[:64]].mean()
     assert read_log(tmp_path / "run" / "log.jsonl")[-1]["unigram_bits_per_token"] == pytest.approx(unigram)
     assert words.startswith("step 2: ")
     assert f"hardly better than their frequencies alone ({unigram:.2f})" in words
-    assert "more steps, another train.rate, --recipe small" in words
-    (words,) = trained(data, tmp_path / "reads", **{"train.steps": 2, "train.rate": 0.0}, **READS)
-    assert "another train.rate" in words
+    assert "more steps, another train.lr, --recipe small" in words
+    (words,) = trained(data, tmp_path / "causal", **{"train.steps": 2, "train.lr": 0.0}, **READS)
+    assert "another train.lr" in words
     assert "--recipe" not in words
 
 
 def test_one_that_knows_more_is_silent(data, tmp_path):
     assert trained(data, tmp_path / "run", **{"train.steps": 120}, **READS) == []
     last = read_log(tmp_path / "run" / "log.jsonl")[-1]
-    assert last["valid_bits_per_token_read"] < last["unigram_bits_per_token"]
+    assert last["valid_bits_per_token_causal"] < last["unigram_bits_per_token"]
 
 
 @pytest.mark.parametrize("method", ["ggm", "mdlm"])

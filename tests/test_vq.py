@@ -23,11 +23,11 @@ import glauber
 from glauber.codec import VQCodec, codec_from_dict
 from glauber.codec import vq as vq_module
 from glauber.codec.perceptual import CONVOLUTIONS, Perceptual
-from glauber.codec.training import VQSettings, VQTrainer
 from glauber.codec.vq import CONFIG, WEIGHTS
-from glauber.codec_train import sheet, train_codec
 from glauber.data import job as job_module
 from glauber.data import open_shards, prepare
+from glauber.train.codec import sheet, train_codec
+from glauber.train.vq import VQSettings, VQTrainer
 
 TINY = {
     "block_out_channels": (8, 16, 16),
@@ -388,7 +388,7 @@ def test_going_on_needs_the_same_settings_and_images(tmp_path, source):
         ({"factor": 6}, "power of two"),
         ({"factor": 0}, "power of two"),
         ({"batch": 0}, "batch must be at least 1"),
-        ({"rate": 0.0}, "learning rate"),
+        ({"lr": 0.0}, "learning rate"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(options, about):

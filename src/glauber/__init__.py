@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from glauber.chain import Counted, Truncation, run_chain
+    from glauber.chain import CallCounter, Truncation, run_chain
     from glauber.codec import ImageCodec, PatchCodec, PixelCodec
     from glauber.conditional import Classifier, Conditional, Denoiser, Oracle, StepLaw, Transformer, TransformerConfig
     from glauber.evaluate import Bound, bound
@@ -17,10 +17,10 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Bound",
+    "CallCounter",
     "Classifier",
     "Conditional",
     "Corruption",
-    "Counted",
     "Denoiser",
     "ImageCodec",
     "Model",
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "chain": ("Counted", "Truncation", "run_chain"),
+    "chain": ("CallCounter", "Truncation", "run_chain"),
     "codec": ("ImageCodec", "PatchCodec", "PixelCodec"),
     "conditional": ("Classifier", "Conditional", "Denoiser", "Oracle", "StepLaw", "Transformer", "TransformerConfig"),
     "evaluate": ("Bound", "bound"),

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from glauber.baseline import DIFFUSIONS, METHODS
 from glauber.codec import is_image_codec
-from glauber.conditional import Reader
+from glauber.conditional import CausalConditional
+from glauber.method import DIFFUSIONS, METHODS
 
 if TYPE_CHECKING:
     from glauber.model import Model
@@ -50,14 +50,14 @@ def default_sampling(model: "Model") -> str:
     schedule, L = model.process.schedule, model.process.length
     if model.objective in DIFFUSIONS:
         return f"By default it samples as {method_of(model)} does, in {L} network calls; `calls=` takes fewer."
-    if not isinstance(model.conditional, Reader):
+    if not isinstance(model.conditional, CausalConditional):
         visits = f"{schedule.sweeps} sweep{'s' * (schedule.sweeps != 1)}"
         return f"By default it samples by its chain: {visits} over {L} sites, {schedule.block} at a time."
     way = "line by line" if is_image_codec(model.codec) else "from left to right"
-    reads = f"By default it samples autoregressively: one sweep {way}, a network call for each of {L} tokens."
+    causal = f"By default it samples autoregressively: one sweep {way}, a network call for each of {L} tokens."
     if model.objective == "reading":
-        return reads
-    return f"{reads} With `sweeps=`, `order=` or `calls=`, and to fill gaps, it samples by the chain, which looks both ways."
+        return causal
+    return f"{causal} With `sweeps=`, `order=` or `calls=`, and to fill gaps, it samples by the chain, which looks both ways."
 
 
 def _task(model: "Model") -> str | None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from glauber import pictures
-from glauber.chain import Counted, run_chain
+from glauber.chain import CallCounter, run_chain
 from glauber.codec import PatchCodec
 from glauber.conditional import Denoiser, Transformer
 from glauber.data import Digits, load_digits
@@ -30,7 +30,7 @@ def run_demo(out: Path, seed: int = 0, steps: int | None = None) -> dict[str, An
     model, trained = train_on_digits(digits, seed, steps)
     model.save(out / "model", overwrite=True)
 
-    network = Counted(model.network)
+    network = CallCounter(model.network)
     tokens = run_chain(Denoiser(network), model.process, SAMPLES, generator=torch.Generator().manual_seed(seed))
     assert isinstance(model.codec, PatchCodec)
     samples = model.codec.decode(tokens)

@@ -50,7 +50,7 @@ def _of_transformers(name: str, config: dict[str, Any]) -> str:
     if kind.endswith(("ForCausalLM", "LMHeadModel")):
         return f"{held}; to judge texts by it, glauber evaluate --judge {name}, else load it with transformers"
     if kind.endswith("ForMaskedLM"):
-        return f"{held}; to sample by Gibbs steps, glauber.baseline.MaskedLM({name!r}), else load it with transformers"
+        return f"{held}; to sample by Gibbs steps, glauber.method.MaskedLM({name!r}), else load it with transformers"
     return f"{held}; load it with transformers"
 
 

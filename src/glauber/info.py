@@ -44,11 +44,11 @@ def recipe_facts(plan: Recipe) -> dict[str, str]:
         "optimizer": f"AdamW {train.betas[0]}/{train.betas[1]}, eps {_power(train.eps)}",
         "weight decay": _text(train.weight_decay or None),
         "dropout": "none",
-        "clipping": _text(train.clip),
+        "clipping": _text(train.grad_clip),
         "learning rate": _rate(train),
         "train steps": _text(train.steps),
         "batch": _batch(train),
-        "EMA": _text(train.ema) + ", warmed up" * train.ema_warmup,
+        "EMA": _text(train.ema_decay) + ", warmed up" * train.ema_warmup,
         "precision": train.precision,
         "sampling": _sampling(plan.sampling) + ", in fp32" * (plan.objective in CLASSIFIERS),
     }
@@ -86,8 +86,8 @@ def run_facts(name: str) -> dict[str, Any]:
 def run_words(facts: dict[str, Any]) -> dict[str, str]:
     """The same for people."""
     plan, train, last, valid = facts["recipe"], facts["recipe"]["train"], facts["last"], facts["validation"]
-    parts = f" in {train['accumulate']} parts" if train.get("accumulate", 1) > 1 else ""
-    how = f"batch {train['batch']}{parts}, peak rate {_power(train['rate'])}, {train['precision']}, seed {train['seed']}"
+    parts = f" in {train['grad_accum']} parts" if train.get("grad_accum", 1) > 1 else ""
+    how = f"batch {train['batch']}{parts}, peak rate {_power(train['lr'])}, {train['precision']}, seed {train['seed']}"
     words = {
         "recipe": f"{plan['name']}: {plan['objective']} loss, {how}",
         "data": facts["data"] if " " in facts["data"] else f"{facts['data'][:16]}…",
@@ -126,7 +126,7 @@ def _run_model(name: str) -> dict[str, Any] | None:
 
 
 def _validation(record: dict[str, Any]) -> str:
-    found, read = record["valid_bits_per_token"], record.get("valid_bits_per_token_read")
+    found, read = record["valid_bits_per_token"], record.get("valid_bits_per_token_causal")
     return f"{found:.4f} bits per token{f', read {read:.4f}' if read else ''}, at step {record['step']:,}"
 
 
@@ -242,12 +242,12 @@ def _network_facts(config: TransformerConfig) -> dict[str, str]:
 
 def _batch(train: TrainSpec) -> str:
     text = f"{train.batch}×{train.timesteps} (examples × timesteps)" if train.timesteps > 1 else _text(train.batch)
-    return text if train.accumulate == 1 else f"{text}, in {train.accumulate} parts"
+    return text if train.grad_accum == 1 else f"{text}, in {train.grad_accum} parts"
 
 
 def _rate(train: TrainSpec) -> str:
     decay = train.decay or train.steps
-    text = f"warm-up {train.warmup} steps, peak {_power(train.rate)}, cosine to {_power(train.final_rate)} over {decay} steps"
+    text = f"warm-up {train.warmup} steps, peak {_power(train.lr)}, cosine to {_power(train.min_lr)} over {decay} steps"
     return text if decay == train.steps else f"{text}, then constant to {train.steps}"
 
 

@@ -11,31 +11,28 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glauber.baseline import DIFFUSIONS, LOSSES, layout_of, network_of
-from glauber.baseline.diffusion import sites_in
 from glauber.card import card
 from glauber.chain import check_options, run_chain
-from glauber.chain.budget import Way, way_within
+from glauber.chain.banned import Rule, restrict
+from glauber.chain.budget import Plan, plan_within
 from glauber.chain.clamp import is_beginning
-from glauber.chain.restriction import Rule, restrict
 from glauber.codec import ImageCodec, TextCodec, codec_from_dict, is_image_codec
 from glauber.conditional import (
     CLASSIFIERS,
+    CausalConditional,
     Conditional,
     Denoiser,
-    Reader,
     StepLaw,
     Transformer,
     TransformerConfig,
     conditional_of,
 )
-from glauber.conditional.speed import bfloat16, is_rounded, pays_in_bfloat16
 from glauber.hub import CARD, Download, upload
-from glauber.infill import continue_text, fill_text, fill_tokens, new_generator, require_text_codec, vary_text
-from glauber.inpaint import TURNS, given_tokens, haste, own_rule, read_mask
+from glauber.method import DIFFUSIONS, LOSSES, layout_of, network_of
+from glauber.method.diffusion import sites_in
 from glauber.process import Mask, NoiseLaw, Process, Schedule, Tokens, as_array, as_tokens
+from glauber.runtime.fast import bfloat16, is_rounded, pays_in_bfloat16
 from glauber.runtime.memory import require_memory
-from glauber.score import Windows, characters, cut, score_windows
 from glauber.storage import (
     codec_part,
     expanded,
@@ -47,6 +44,9 @@ from glauber.storage import (
     write_model,
     write_synced,
 )
+from glauber.tasks.infill import continue_text, fill_text, fill_tokens, new_generator, require_text_codec, vary_text
+from glauber.tasks.inpaint import REFINEMENTS, fast_pass, given_tokens, own_rule, read_mask
+from glauber.tasks.score import Windows, characters, cut, score_windows
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -135,7 +135,7 @@ class Model(nn.Module):
         if self.objective in MASKING and self.network.config.conditioning == "time":  # which cannot see that a token is noise
             raise ValueError("a masked diffusion told the time knows no noise but masks; train it with conditioning=survival")
         found = conditional_of(self.objective, self.network, process, self.class_number(class_), guidance)
-        if not gaps or not isinstance(found, Reader):
+        if not gaps or not isinstance(found, CausalConditional):
             return found
         if self.objective == "reading":
             raise ValueError("an autoregressive model looks to the left alone and cannot fill gaps; use one of another method")
@@ -177,15 +177,15 @@ class Model(nn.Module):
         """
         own = self.process.schedule
         if calls is not None:
-            return self.way(calls, sweeps, block, order).schedule
+            return self.plan(calls, sweeps, block, order).schedule
         if sweeps is None and block is None and order is None:
             return own
         self._require_any_schedule()
         if sweeps is not None and sweeps < 1:
             raise ValueError(f"sweeps must be at least 1, not {sweeps}")
         settings = own.to_dict()
-        if block is not None and order is None and settings["order"] in ("left", "right"):
-            settings["order"] = "onward"  # sites updated together are then far apart
+        if block is not None and order is None and settings["order"] in ("right-to-left", "left-to-right"):
+            settings["order"] = "segments"  # sites updated together are then far apart
         if sweeps is not None and sweeps != own.sweeps:
             settings |= {"steps": sweeps * own.length, "keep": "linear"}
         if block is not None:
@@ -195,13 +195,13 @@ class Model(nn.Module):
         generator = torch.Generator().manual_seed(0)
         return Schedule.round_robin(**settings, generator=generator).to(self.device)
 
-    def way(self, calls: int, sweeps: int | None = None, block: int | None = None, order: str | None = None) -> Way:
+    def plan(self, calls: int, sweeps: int | None = None, block: int | None = None, order: str | None = None) -> Plan:
         """How to sample with at most so many network calls: a schedule, and options of `run_chain`."""
         if any(option is not None for option in (sweeps, block, order)):
             raise ValueError("calls chooses the sweeps, the block and the order; leave either these out or calls")
         self._require_any_schedule()
-        way = way_within(calls, self.process.length)
-        return Way(way.schedule.to(self.device), way.options)
+        plan = plan_within(calls, self.process.length)
+        return Plan(plan.schedule.to(self.device), plan.options)
 
     @property
     def any_schedule(self) -> bool:
@@ -246,7 +246,7 @@ class Model(nn.Module):
                 c(·|class)^(1+guidance) / c(·)^guidance. 0 for the class as it is; twice the calls otherwise.
             calls: at most so many network calls a sample, instead of sweeps, block and order (twice as many with guidance); L
                 if not given, for a method that is no chain.
-            sampler: of such a method, see `glauber.baseline`.
+            sampler: of such a method, see `glauber.method`.
         """
         if self.objective in DIFFUSIONS and "clamp" not in chain:
             chain |= {"sweeps": sweeps, "block": block, "class": class_, "guidance": guidance or None}
@@ -258,8 +258,8 @@ class Model(nn.Module):
                 raise ValueError(
                     "calls is for whole samples; with a prompt, or to fill gaps or to vary, choose sweeps and a block"
                 )
-            way = self.way(calls, sweeps, block, order)
-            schedule, chain = way.schedule, way.options | chain
+            plan = self.plan(calls, sweeps, block, order)
+            schedule, chain = plan.schedule, plan.options | chain
         else:
             schedule = self.schedule(sweeps, block, order)
         process = Process(schedule, self.process.noise)
@@ -330,8 +330,8 @@ class Model(nn.Module):
     ) -> Any:
         """Fill the white part of `mask` in: one PIL image, or a list of `num`. Pixels outside come back as they were.
 
-        A mask of another size is scaled. `mask_rule` says which tokens it frees, see `glauber.inpaint.RULES`; "turns" if it is
-        not given and the codec is a VQ network, else "cover".
+        A mask of another size is scaled. `mask_rule` says which tokens it frees, see `tasks.inpaint.RULES`; "iterative" if
+        it is not given and the codec is a VQ network, else "cover".
         """
         codec = self._require_codec()
         if "clamp" in options:
@@ -349,15 +349,15 @@ class Model(nn.Module):
             pictures[:, ~hole] = pixels[~hole]
             return pictures
 
-        for _ in range(TURNS if rule == "turns" and rows else 0):
-            tokens = codec.encode(fill(tokens, options | haste(self)))
+        for _ in range(REFINEMENTS if rule == "iterative" and rows else 0):
+            tokens = codec.encode(fill(tokens, options | fast_pass(self)))
         images = self._as_images(fill(tokens, options))
         return images[0] if num is None else images
 
     def infill(self, text: str, num: int | None = None, seed: int | None = None, **options: Any) -> Any:
         r"""Fill the gaps of a text in: one string, or a list of `num`. What is given comes back as it was, to the byte.
 
-        [[12]] is a gap of 12 tokens; a plain [[ is written \[[. Options as for `sample_tokens`; see `glauber.infill` for how.
+        [[12]] is a gap of 12 tokens; a plain [[ is written \[[. Options as for `sample_tokens`; see `tasks.infill`.
         """
         texts = [filled.text for filled in fill_text(self, text, 1 if num is None else num, seed, **options)]
         return texts[0] if num is None else texts

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from glauber.data.writing import write
 from glauber.runtime.files import read_json, read_tensors, require_file
-from glauber.sharded import Empty, read_part
+from glauber.runtime.sharded import Empty, read_part
 
 CONFIG, STATE, FRAME = "config.json", "state.json", "frame"
 PARTS = ("weights", "average", "optimizer")

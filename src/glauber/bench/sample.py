@@ -11,16 +11,16 @@ import torch
 from torch import Tensor
 
 from glauber.bench.timing import clear, device_name, matmul_rate, memory, seconds_per_call, wait
-from glauber.chain import Counted, run_chain
-from glauber.chain.captured import Captured
+from glauber.chain import CallCounter, run_chain
 from glauber.chain.engine import WORTH
-from glauber.conditional import Denoiser, Reader, Transformer, TransformerConfig
-from glauber.conditional.speed import bfloat16
+from glauber.conditional import CausalConditional, Denoiser, Transformer, TransformerConfig
 from glauber.model import load
 from glauber.process import NoiseLaw, Process, Schedule
+from glauber.runtime.cuda_graph import CudaGraph
+from glauber.runtime.fast import bfloat16
 
 LARGE = TransformerConfig(vocab=32100, length=1024, width=1024, layers=24, heads=16)
-SMALL = TransformerConfig(vocab=4096, length=256, width=384, layers=8, heads=6, cond=64, reads=True)
+SMALL = TransformerConfig(vocab=4096, length=256, width=384, layers=8, heads=6, cond_dim=64, causal=True)
 BATCHES = (64, 1, 256, 8)  # what is asked most for comes first
 LENGTHS = (256, 1024, 4096, 2048, 512)
 AHEAD = (1, 2, 4, 8)
@@ -144,7 +144,7 @@ def _network(config: TransformerConfig, device: torch.device) -> Iterator[Transf
 
 def seconds_replayed(work: Callable[[], Tensor], device: torch.device, seconds: float) -> float:
     """As `seconds_per_call`, without what it takes Python to launch it; that is where a card waits for a batch of 1."""
-    return seconds_per_call(Captured(work, device) if device.type == "cuda" else work, device, seconds)
+    return seconds_per_call(CudaGraph(work, device) if device.type == "cuda" else work, device, seconds)
 
 
 def _watch_memory(device: torch.device) -> None:
@@ -180,7 +180,7 @@ def with_and_without_skip(network: Transformer, noise: NoiseLaw, batch: int, cal
     process = Process(Schedule.round_robin(L, 4 * L, 0.5), noise).to(device)
     seconds, counts = {}, {}
     for skip in (True, False):
-        counted, generator = Counted(Denoiser(network)), torch.Generator(device).manual_seed(0)
+        counted, generator = CallCounter(Denoiser(network)), torch.Generator(device).manual_seed(0)
         wait(device)
         began = time.perf_counter()
         run_chain(counted, process, batch, skip=skip, generator=generator)
@@ -212,13 +212,13 @@ def look_ahead(device: torch.device, tiny: TransformerConfig | None) -> Iterator
         network, noise = Transformer(tiny).to(device).eval(), NoiseLaw.uniform(tiny.vocab).to(device)
     L = network.config.length
     schedules = {
-        "reading": Schedule.round_robin(L, L, 0.0, "right"),
+        "reading": Schedule.round_robin(L, L, 0.0, "left-to-right"),
         "one random sweep": Schedule.round_robin(L, L, 0.0, "random", generator=torch.Generator().manual_seed(0)),
-        "four sweeps": Schedule.round_robin(L, 4 * L, "linear", "right"),
+        "four sweeps": Schedule.round_robin(L, 4 * L, "linear", "left-to-right"),
     }
 
-    def drawn(conditional: Denoiser | Reader, process: Process, ahead: int) -> tuple[Tensor, float, int]:
-        counted, generator = Counted(conditional), torch.Generator(device).manual_seed(0)
+    def drawn(conditional: Denoiser | CausalConditional, process: Process, ahead: int) -> tuple[Tensor, float, int]:
+        counted, generator = CallCounter(conditional), torch.Generator(device).manual_seed(0)
         wait(device)
         began = time.perf_counter()
         x = run_chain(counted, process, 1, ahead=ahead, generator=generator)
@@ -229,14 +229,14 @@ def look_ahead(device: torch.device, tiny: TransformerConfig | None) -> Iterator
         for name, schedule in schedules.items():
             process, first = Process(schedule, noise).to(device), None
             for ahead in AHEAD + ((0,) if name == "reading" else ()):
-                conditional = Denoiser(network) if ahead else Reader(network)
+                conditional = Denoiser(network) if ahead else CausalConditional(network)
                 results = [drawn(conditional, process, max(1, ahead)) for _ in range(3)]
                 x, _, calls = results[0]
                 first = x if first is None else first
                 row = {
                     "table": "ahead",
                     "schedule": name,
-                    "ahead": ahead or "reads",
+                    "ahead": ahead or "causal",
                     "seconds": min(took for _, took, _ in results[1:]),
                 }
                 yield {**row, "calls": calls, "same_tokens": (x == first).double().mean().item()}

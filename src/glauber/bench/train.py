@@ -67,7 +67,7 @@ def measure(
             tokens = torch.from_numpy(rows[np.arange(batch)]).to(device)
             step: Callable[[], Any] = plain_step(network, tokens, device)
         else:
-            spec = TrainSpec(steps=10**9, batch=batch, rate=1e-4, precision="bf16", clip=1.0, optimizer=optimizer)
+            spec = TrainSpec(steps=10**9, batch=batch, lr=1e-4, precision="bf16", grad_clip=1.0, optimizer=optimizer)
             trainer = Trainer(network, process, rows, spec, objective, compiled=device.type == "cuda")
             if how == "fixed batch":
                 fixed = trainer.batch()

@@ -1,7 +1,7 @@
 """Kernels, truncation, clamping, and the driver that walks a schedule back."""
 
-from glauber.chain.counting import Counted
+from glauber.chain.counting import CallCounter
 from glauber.chain.driver import check_options, run_chain
 from glauber.chain.truncation import Truncation
 
-__all__ = ["Counted", "Truncation", "check_options", "run_chain"]
+__all__ = ["CallCounter", "Truncation", "check_options", "run_chain"]

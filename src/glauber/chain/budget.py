@@ -1,4 +1,4 @@
-"""Which chain to run for a budget of network calls. `tools/calls.py` makes the samples by which it was chosen."""
+"""Which chain to run for a budget of network calls. `experiments/calls.py` makes the samples by which it was chosen."""
 
 from typing import Any, NamedTuple
 
@@ -12,17 +12,17 @@ class Choice(NamedTuple):
 
     calls: float
     sweeps: int
-    order: str = "onward"
+    order: str = "segments"
     keep: float | str = "linear"
     options: tuple[tuple[str, Any], ...] = ()
-    """Of `run_chain`, such as (("labels", True),)."""
+    """Of `run_chain`, such as (("mark_noise", True),)."""
 
 
 CHOICES = (Choice(0, sweeps=1),)
 """From small budgets to large ones."""
 
 
-class Way(NamedTuple):
+class Plan(NamedTuple):
     """A chain that keeps to a budget: its schedule, and options of `run_chain`."""
 
     schedule: Schedule
@@ -34,7 +34,7 @@ class Way(NamedTuple):
         return len(self.schedule.times)
 
 
-def way_within(calls: int, length: int) -> Way:
+def plan_within(calls: int, length: int) -> Plan:
     """A way to draw rows of so many sites with at most so many network calls each: on text the best of docs/sampling.md.
 
     The blocks must divide the length; so a budget may be used in part.
@@ -45,4 +45,6 @@ def way_within(calls: int, length: int) -> Way:
     steps = min(choice.sweeps, calls) * length
     block = next(block for block in range(1, length + 1) if length % block == 0 and steps <= block * calls)
     generator = torch.Generator().manual_seed(0)
-    return Way(Schedule.round_robin(length, steps, choice.keep, choice.order, block, generator=generator), dict(choice.options))
+    return Plan(
+        Schedule.round_robin(length, steps, choice.keep, choice.order, block, generator=generator), dict(choice.options)
+    )

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 
-class Counted:
+class CallCounter:
     """A network, or a conditional, that counts: `rows`, the sequences sent through it, and `calls`, the batches."""
 
     def __init__(self, function: Callable[..., Tensor]):

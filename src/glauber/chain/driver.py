@@ -11,15 +11,15 @@ import torch
 from torch import Tensor
 
 from glauber.chain import kernels
+from glauber.chain.banned import WithoutBanned
 from glauber.chain.clamp import RULES, Clamp, clamped_sites
-from glauber.chain.counting import Counted
+from glauber.chain.counting import CallCounter
 from glauber.chain.engine import Walk, walk
-from glauber.chain.restriction import Restricted
 from glauber.chain.truncation import Truncation
-from glauber.conditional import Conditional, Denoiser, Reader, StepLaw, Transformer
-from glauber.conditional.speed import compiled
+from glauber.conditional import CausalConditional, Conditional, Denoiser, StepLaw, Transformer
 from glauber.process import Mask, Process, Tokens, as_mask
 from glauber.process.draws import Generator, categorical, uniform
+from glauber.runtime.fast import compiled
 from glauber.runtime.memory import require_memory
 from glauber.runtime.progress import progress_bar
 
@@ -40,7 +40,7 @@ def run_chain(
     *,
     kernel: str = "heat-bath",
     skip: bool = True,
-    labels: bool = False,
+    mark_noise: bool = False,
     start: tuple[Tokens, int] | None = None,
     stop: int = 0,
     clamp: Clamp | None = None,
@@ -83,25 +83,25 @@ def run_chain(
     if not isinstance(ahead, int) or isinstance(ahead, bool) or ahead < 1:
         raise ValueError(f"a call answers for at least one step of each row, so ahead must be 1 or more, not {ahead}")
     truncation = _settings(process.vocab, kernel, clamp_rule, temperature, top_p, top_k, ban, truncate)
-    _check_together(conditional, process, labels, truncation)
+    _check_together(conditional, process, mark_noise, truncation)
 
-    x, t_start = _start(process, num, start, labels, generator)
+    x, t_start = _start(process, num, start, mark_noise, generator)
     if not isinstance(stop, int) or not 0 <= stop <= t_start or stop % process.schedule.block:
         raise ValueError(f"the last step must lie in 0..{t_start} and be a multiple of the block, not {stop}")
     given, tokens = clamped_sites(clamp, process, len(x))
     x = torch.where(given, tokens, x)
     _check_masks(process, x, t_start)
     away = _absent(absent, conditional, process)
-    chain = _Chain(conditional, process, kernel, skip, labels, given, away, clamp_rule == "exact", truncation)
+    chain = _Chain(conditional, process, kernel, skip, mark_noise, given, away, clamp_rule == "exact", truncation)
     if on_step is not None:
         on_step(t_start, x.clone())
     block = process.schedule.block
     times = range(t_start - block, stop - 1, -block)
-    if on_step is None and len(x) and len(times) and chain.goes_ahead(times):
-        return chain.go_ahead(x, times, ahead, generator, progress)
+    if on_step is None and len(x) and len(times) and chain.may_run_async(times):
+        return chain.run_async(x, times, ahead, generator, progress)
     with _bar(len(times), progress) as bar:
         for t in times:
-            x = chain.undo(x, t, uniform((2, len(x), block), generator, x.device))
+            x = chain.reverse_step(x, t, uniform((2, len(x), block), generator, x.device))
             bar.update()
             if on_step is not None:
                 on_step(t, x.clone())
@@ -111,7 +111,7 @@ def run_chain(
 def check_options(options: Mapping[str, Any], vocab: int) -> None:
     """Refuse options of `run_chain` that it does not have or would refuse; for those that are kept with a model."""
     try:
-        _settings(vocab, **{name: value for name, value in options.items() if name not in ("skip", "labels", "ahead")})
+        _settings(vocab, **{name: value for name, value in options.items() if name not in ("skip", "mark_noise", "ahead")})
     except TypeError as error:
         raise ValueError(f"the sampling options do not fit: {error}") from error
 
@@ -143,13 +143,13 @@ class _Chain:
     process: Process
     kernel: str
     skip: bool
-    labels: bool
+    mark_noise: bool
     given: Tensor  # (B, L) clamped sites
     absent: Tensor  # (L,) sites that are no part of the sequence
     exact_clamp: bool
     truncation: Truncation
 
-    def undo(self, x: Tensor, t: int, u: Tensor) -> Tensor:
+    def reverse_step(self, x: Tensor, t: int, u: Tensor) -> Tensor:
         """X_t from X_{t+b}: all randomness comes from u (2, B, b), a coin and a token for each site."""
         schedule, noise = self.process.schedule, self.process.noise
         time = torch.full((len(x),), t, device=x.device)
@@ -158,54 +158,54 @@ class _Chain:
         S, free = survival.gather(1, sites), ~(self.given | self.absent).gather(1, sites)
         coin, draw = u
         odds = torch.zeros_like(S)
-        if self.labels:
-            stay, call = kernels.labelled(self.kernel, S, keep, now != noise.mask)
+        if self.mark_noise:
+            stay, call = kernels.marked(self.kernel, S, keep, now != noise.mask)
             new = torch.where(coin < stay, now, noise.mask)
             called = coin >= 1 - call
         else:
             odds = kernels.own_odds(self.kernel, keep, noise.probs[now])
-            stay, stray = kernels.silent(S, odds, noise.probs[now])
+            stay, noise_only = kernels.call_free(S, odds, noise.probs[now])
             new = torch.where(coin < stay, now, noise.draw(draw))
-            called = (coin >= stay + stray) & (S > 0) if self._may_skip else torch.ones_like(free)
+            called = (coin >= stay + noise_only) & (S > 0) if self._may_skip else torch.ones_like(free)
         asked = (called & free if self.skip else free).any(1).nonzero().squeeze(1)  # other rows need no network
         if len(asked):
-            told = self._told(x, survival, self.given)
+            told = self._conditioning(x, survival, self.given)
             # A clamped site is evidence and no question: in its place a free one is asked about twice.
-            questions = torch.where(free, sites, sites.gather(1, free.int().argmax(1, keepdim=True)))
-            query = x[asked], time[asked], told[asked], questions[asked]
+            query_sites = torch.where(free, sites, sites.gather(1, free.int().argmax(1, keepdim=True)))
+            query = x[asked], time[asked], told[asked], query_sites[asked]
             law = self._law_if_called(query, t, S[asked], now[asked], odds[asked])
             new = torch.where(called, new.index_copy(0, asked, categorical(law, draw[asked])), new)
         return x.scatter(1, sites, torch.where(free, new, now))
 
-    def goes_ahead(self, times: range) -> bool:
+    def may_run_async(self, times: range) -> bool:
         """Whether every row may go at its own pace, see `engine`: its coins alone must say where the network is needed.
 
         Rows that are read must go together. They do if each step needs the network: none is given or left out.
         """
-        if isinstance(_inner(self.conditional), Reader):
-            whole = self.process.schedule.reading and len(times) == self.process.length
+        if isinstance(_inner(self.conditional), CausalConditional):
+            whole = self.process.schedule.causal and len(times) == self.process.length
             together = whole and not bool((self.given | self.absent).any())
-            if not together or not isinstance(_uncounted(self.conditional), Reader):
+            if not together or not isinstance(_uncounted(self.conditional), CausalConditional):
                 return False
         return self._may_skip and self.kernel == "heat-bath"
 
-    def go_ahead(self, x: Tensor, times: range, ahead: int, generator: Generator | None, progress: bool) -> Tensor:
+    def run_async(self, x: Tensor, times: range, ahead: int, generator: Generator | None, progress: bool) -> Tensor:
         """`undo` for all times, the same tokens with as few calls as can be."""
         block, inner = self.process.schedule.block, _inner(self.conditional)
-        reads = isinstance(inner, Reader)
+        causal = isinstance(inner, CausalConditional)
         # What a recorded call does in Python happens once; we only know of our own network that this is all right.
-        recorded = x.is_cuda and isinstance(inner, Denoiser | Reader) and isinstance(inner.network, Transformer)
-        chain, uncounted = self, recorded or reads  # what is counted, is then counted below
-        if reads:
+        graphed = x.is_cuda and isinstance(inner, Denoiser | CausalConditional) and isinstance(inner.network, Transformer)
+        chain, uncounted = self, graphed or causal  # what is counted, is then counted below
+        if causal:
             chain, ahead = replace(self, conditional=inner.together(len(x))), 1
-        elif recorded:
+        elif graphed:
             chain = replace(self, conditional=_uncounted(self.conditional))
-        check = not recorded and ahead == 1  # else the engine does: a guessed state may be one that cannot be
-        pays = recorded and not reads and find_spec("triton") is not None and self._pays(inner.network, x, times)
+        check = not graphed and ahead == 1  # else the engine does: a guessed state may be one that cannot be
+        pays = graphed and not causal and find_spec("triton") is not None and self._pays(inner.network, x, times)
         faster = compiled(inner.network) if pays else nullcontext()
 
         def ask(rows: Tensor, x: Tensor, time: Tensor, sites: Tensor, S: Tensor, now: Tensor) -> Tensor:
-            told = chain._told(x, chain.process.schedule.survival(time), self.given[rows])
+            told = chain._conditioning(x, chain.process.schedule.survival(time), self.given[rows])
             return chain._law_if_called((x, time, told, sites), time, S, now, torch.zeros_like(S), check)
 
         window = max(1, WINDOW // (2 * len(x) * block))
@@ -214,9 +214,9 @@ class _Chain:
             for start in range(0, len(times), window):
                 part = times[start : start + window]
                 u = torch.stack([uniform((2, len(x), block), generator, source) for _ in part]).to(x.device)
-                steps = Walk(self.process, x, part[0] + block, u, ~(self.given | self.absent), self.labels, ahead)
-                x, calls, rows = walk(steps, ask, recorded, lambda total: _bar(total, progress))
-                if uncounted and isinstance(self.conditional, Counted):
+                steps = Walk(self.process, x, part[0] + block, u, ~(self.given | self.absent), self.mark_noise, ahead)
+                x, calls, rows = walk(steps, ask, graphed, lambda total: _bar(total, progress))
+                if uncounted and isinstance(self.conditional, CallCounter):
                     self.conditional.calls += calls
                     self.conditional.rows += rows
         return x
@@ -248,7 +248,7 @@ class _Chain:
             log_p = kernels.mixture(log_law.exp(), S, pi).log()
             return kernels.step(self.truncation(log_p, done, steps, check), now, odds)
         clean = self.truncation(log_law, done, steps, check)
-        if self.labels:
+        if self.mark_noise:
             return clean
         if self._may_skip:
             return kernels.residual(clean, S, now, odds, pi)
@@ -264,9 +264,9 @@ class _Chain:
             raise ValueError("the conditional answered with NaN, or left some site no token; are its weights whole?")
         return answer
 
-    def _told(self, x: Tensor, survival: Tensor, given: Tensor) -> Tensor:
+    def _conditioning(self, x: Tensor, survival: Tensor, given: Tensor) -> Tensor:
         """(B, L) the survival that the network is told of each site."""
-        if self.labels:
+        if self.mark_noise:
             survival = (x != self.process.noise.mask).double()
         elif self.exact_clamp:
             survival = torch.where(given, 1.0, survival)
@@ -282,13 +282,13 @@ class _Chain:
 
 
 def _uncounted(conditional: Any) -> Any:
-    return conditional.function if isinstance(conditional, Counted) else conditional
+    return conditional.function if isinstance(conditional, CallCounter) else conditional
 
 
 def _inner(conditional: Any) -> Any:
     """What answers in the end, behind what counts or restricts it."""
-    while isinstance(conditional, Counted | Restricted):
-        conditional = conditional.function if isinstance(conditional, Counted) else conditional.conditional
+    while isinstance(conditional, CallCounter | WithoutBanned):
+        conditional = conditional.function if isinstance(conditional, CallCounter) else conditional.conditional
     return conditional
 
 
@@ -305,7 +305,7 @@ def _absent(absent: Mask | None, conditional: Conditional | StepLaw, process: Pr
 
 
 def _start(
-    process: Process, num: int | None, start: tuple[Tokens, int] | None, labels: bool, generator: torch.Generator | None
+    process: Process, num: int | None, start: tuple[Tokens, int] | None, mark_noise: bool, generator: torch.Generator | None
 ) -> tuple[Tensor, int]:
     """The first state (B, L) and its time."""
     T, mask = process.schedule.steps, process.noise.mask
@@ -317,10 +317,10 @@ def _start(
             raise ValueError(f"the schedule visits only {T} of {process.length} sites, so the rest would stay noise")
         require_room(int(rows), process)
         shape = (int(rows), process.length)
-        if labels:
+        if mark_noise:
             return torch.full(shape, mask, device=process.noise.probs.device), T
         return process.noise.sample(shape, generator), T
-    x, t = process.check_tokens(start[0], mask=labels), start[1]
+    x, t = process.check_tokens(start[0], mask=mark_noise), start[1]
     if num is not None and num != len(x):
         raise ValueError(f"num is {num}, but the start has {len(x)} rows; leave num out")
     if not isinstance(t, Integral) or not 0 <= t <= T or t % process.schedule.block:
@@ -342,12 +342,12 @@ def _check_masks(process: Process, x: Tensor, t: int) -> None:
         raise ValueError(f"the start is masked at a site that is never noised before step {t}")
 
 
-def _check_together(conditional: Conditional | StepLaw, process: Process, labels: bool, truncation: Truncation) -> None:
+def _check_together(conditional: Conditional | StepLaw, process: Process, mark_noise: bool, truncation: Truncation) -> None:
     on_mixture = truncation.active and truncation.place == "mixture"
-    if labels and on_mixture:
+    if mark_noise and on_mixture:
         raise ValueError("labelled noise is never mixed in, so there is no mixture to truncate; use truncate='clean'")
     if isinstance(conditional, StepLaw):
-        if labels:
+        if mark_noise:
             raise ValueError("labelled noise needs the clean conditional, and this one knows only the step law")
         if truncation.active and not on_mixture:
             raise ValueError("this conditional knows only the step law; truncate it with truncate='mixture'")

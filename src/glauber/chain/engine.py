@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from glauber.chain.captured import Captured
 from glauber.process import Process
 from glauber.process.draws import categorical
+from glauber.runtime.cuda_graph import CudaGraph
 
 Ask = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 """(rows, x, t, sites, S, now) → (rows, b, V) weights of the new tokens of these rows, given that the network is called."""
@@ -63,7 +63,7 @@ class Walk:
     `advance` until all that are due are `done`; the state is then what `finish` gives.
     """
 
-    def __init__(self, process: Process, x: Tensor, begin: int, u: Tensor, free: Tensor, labels: bool, ahead: int = 1):
+    def __init__(self, process: Process, x: Tensor, begin: int, u: Tensor, free: Tensor, mark_noise: bool, ahead: int = 1):
         schedule, noise = process.schedule, process.noise
         self.schedule, self.x, self.begin, self.n, self.free, self.ahead = schedule, x, begin, len(u), free, ahead
         times = self.times(torch.arange(self.n, device=x.device))
@@ -71,7 +71,7 @@ class Walk:
         signal = schedule.signal[visits][:, None]  # (n, 1, b)
         coin, self.draw = u.unbind(1)  # (n, B, b)
         self.called = (coin >= 1 - signal) & free[:, schedule.site(visits)].transpose(0, 1)
-        self.silent = torch.full_like(coin, noise.mask, dtype=torch.int64) if labels else noise.draw(self.draw)
+        self.call_free = torch.full_like(coin, noise.mask, dtype=torch.int64) if mark_noise else noise.draw(self.draw)
         self.row = torch.arange(len(x), device=x.device)
         needed = self.called.any(-1)
         self.due, self.number = self._due(needed), needed.sum(0)
@@ -126,7 +126,7 @@ class Walk:
         at, live = step.clamp_max(self.n - 1), (step < self.n)[:, None]
         sites = self.schedule.sites(self.times(at))
         now, free = x.gather(1, sites), self.free[rows].gather(1, sites)
-        return Query(x, step, live, sites, now, self.called[at, rows], torch.where(free, self.silent[at, rows], now))
+        return Query(x, step, live, sites, now, self.called[at, rows], torch.where(free, self.call_free[at, rows], now))
 
     def _draw(self, queries: list[Query], rows: Tensor, ask: Ask) -> tuple[tuple[Tensor, ...], Tensor]:
         """(R, b) new tokens for each query, all from one call; and (k, R) whether their laws could be drawn from."""
@@ -134,9 +134,9 @@ class Walk:
         every = rows.repeat(len(queries))
         at, free = step.clamp_max(self.n - 1), self.free[every].gather(1, sites)
         # A clamped site is evidence and no question: in its place a free one is asked about twice.
-        questions = torch.where(free, sites, sites.gather(1, free.int().argmax(1, keepdim=True)))
+        query_sites = torch.where(free, sites, sites.gather(1, free.int().argmax(1, keepdim=True)))
         time = self.times(at)
-        law = ask(every, x, time, questions, self.schedule.survival(time).gather(1, sites), now)
+        law = ask(every, x, time, query_sites, self.schedule.survival(time).gather(1, sites), now)
         total = law.sum(-1)
         sound = ((total > 0) & (total < torch.inf) | ~(written & live)).all(-1)  # a sum of NaN is neither
         drawn = categorical(law, self.draw[at, every]).clamp_max(law.shape[-1] - 1)  # of what is no law, some token
@@ -149,30 +149,30 @@ class Walk:
         since = (rank // b * b - self.times(step)[:, None] - 1) % L + 1  # how much later in time a site was last visited
         last = step[:, None] - since // b  # (R, L) the step that did
         written = (last > before[:, None]) & self.free[rows]
-        return torch.where(written, self.silent[last.clamp_min(0), rows[:, None], rank % b], x)
+        return torch.where(written, self.call_free[last.clamp_min(0), rows[:, None], rank % b], x)
 
     def finish(self) -> Tensor:
         """The state after all steps."""
         return self._settled(self.x, torch.full_like(self.before, self.n), self.before, self.row)
 
 
-def walk(steps: Walk, ask: Ask, recorded: bool, bar: Callable[[int], AbstractContextManager[Any]]) -> tuple[Tensor, int, int]:
+def walk(steps: Walk, ask: Ask, graphed: bool, bar: Callable[[int], AbstractContextManager[Any]]) -> tuple[Tensor, int, int]:
     """The state after the whole walk, the network's calls, and the rows it was asked about.
 
     recorded: on a GPU, one call is recorded and then replayed.
     """
-    recorded = recorded and steps.calls > WORTH
+    graphed = graphed and steps.calls > WORTH
     healthy = torch.ones((), dtype=torch.bool, device=steps.x.device)
 
     def one() -> Tensor:
-        return healthy.logical_and_(steps.advance(ask, all_rows=recorded))
+        return healthy.logical_and_(steps.advance(ask, all_rows=graphed))
 
-    advance: Callable[[], Tensor] = Captured(one, steps.x.device) if recorded else one
-    calls, asked, together = 0, 0, LOOK if recorded else 1
+    advance: Callable[[], Tensor] = CudaGraph(one, steps.x.device) if graphed else one
+    calls, asked, together = 0, 0, LOOK if graphed else 1
     with bar(steps.calls) as shown:
         while (left := int((steps.number - steps.done).max())) > 0:
             for _ in range(min(together, left)):
-                asked += steps.ahead * (len(steps.x) if recorded else int((steps.done < steps.number).sum()))
+                asked += steps.ahead * (len(steps.x) if graphed else int((steps.done < steps.number).sum()))
                 advance()
                 calls += 1
             shown.update(left - int((steps.number - steps.done).max()))

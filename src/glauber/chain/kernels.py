@@ -39,7 +39,7 @@ def step(p: Tensor, x: Tensor, odds: Tensor) -> Tensor:
     return torch.where(own[..., None], at_x, law / law.sum(-1, keepdim=True))
 
 
-class Silent(NamedTuple):
+class CallFree(NamedTuple):
     """law = stay δ_x + noise π + residual(c): the first two parts are the same whatever c is, so they need no network.
 
     They are the most that can be had without it: at each token, the least that the law gives over all c.
@@ -49,7 +49,7 @@ class Silent(NamedTuple):
     noise: Tensor
 
 
-def silent(survival: Tensor, odds: Tensor, pi_x: Tensor) -> Silent:
+def call_free(survival: Tensor, odds: Tensor, pi_x: Tensor) -> CallFree:
     """noise = (1-S) / (1 + r (S + (1-S) π(x))), reached at c = δ_x; stay fills the entry a = x up to its least, at c(x) = 0.
 
     For the heat bath that is the skip (0, 1-S); for the reversal, stay + noise ≥ κ(1-S)/(1-κS) (identities 5 and 6).
@@ -59,7 +59,7 @@ def silent(survival: Tensor, odds: Tensor, pi_x: Tensor) -> Silent:
     at_x = (1 - S) * pi_x * (1 + r) / (1 + r * (1 - S) * pi_x)
     stay = (at_x - noise * pi_x).clamp_min(0)
     own = torch.isinf(odds)
-    return Silent(torch.where(own, 1.0, stay), torch.where(own, 0.0, noise))
+    return CallFree(torch.where(own, 1.0, stay), torch.where(own, 0.0, noise))
 
 
 def residual(clean: Tensor, survival: Tensor, x: Tensor, odds: Tensor, pi: Tensor) -> Tensor:
@@ -76,7 +76,7 @@ def residual(clean: Tensor, survival: Tensor, x: Tensor, odds: Tensor, pi: Tenso
     return other.scatter(-1, x[..., None], (1 + r) * S * c_x / (Z * Z_0))
 
 
-def labelled(kernel: str, survival: Tensor, keep: Tensor, signal: Tensor) -> tuple[Tensor, Tensor]:
+def marked(kernel: str, survival: Tensor, keep: Tensor, signal: Tensor) -> tuple[Tensor, Tensor]:
     """With labelled noise (identity 9): the probabilities that the site stays as it is, and that it is drawn from c.
 
     Otherwise it is marked as noise. The heat bath forgets the label; the reversal keeps a signal, since noise cannot turn

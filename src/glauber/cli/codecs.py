@@ -21,7 +21,7 @@ def train(
     width: Annotated[int, typer.Option(help="Channels of the network's first block.")] = 32,
     steps: Annotated[int, typer.Option(help="Steps of training.")] = 10_000,
     batch: Annotated[int, typer.Option(help="Images in each step.")] = 64,
-    rate: Annotated[float, typer.Option(help="Learning rate at its highest.")] = 1e-3,
+    lr: Annotated[float, typer.Option(help="Learning rate at its highest.")] = 1e-3,
     perceptual: Annotated[bool, typer.Option("--perceptual", help="Add LPIPS; needs the package stlpips-pytorch.")] = False,
     adversarial: Annotated[bool, typer.Option("--adversarial", help="Add a critic: sharper, less faithful.")] = False,
     grey: Annotated[bool, typer.Option("--grey", help="Make images grey.")] = False,
@@ -35,12 +35,12 @@ def train(
     Then use it as `prepare --tokenizer vq:CODEC`. Ctrl-C keeps what there is.
     """
     require_free(out, force or resume)
-    from glauber.codec.training import VQSettings
-    from glauber.codec_train import train_codec
+    from glauber.train.codec import train_codec
+    from glauber.train.vq import VQSettings
 
     calm_threads()
     settings = VQSettings(
-        codes, factor, width, steps=steps, batch=batch, rate=rate, perceptual=perceptual, adversarial=adversarial, seed=seed
+        codes, factor, width, steps=steps, batch=batch, lr=lr, perceptual=perceptual, adversarial=adversarial, seed=seed
     )
     trained = train_codec(images, out, settings, size, grey, every, resume)
     report = trained.report

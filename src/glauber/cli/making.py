@@ -75,7 +75,7 @@ def prepare(
 def _settings_for(shards: "Shards") -> list[str]:
     """What the recipe small, made for rows of 256 tokens, needs for this data: as many tokens a step, and classes told."""
     changes: dict[str, object] = {} if shards.length == 256 else {"train.batch": max(2, 2048 // shards.length // 2 * 2)}
-    changes |= {"network.reads": "false", "train.read_every": 0} if shards.classes else {}  # one that reads is told none
+    changes |= {"network.causal": "false", "train.causal_every": 0} if shards.classes else {}  # one that reads is told none
     return [f"--set={name}={value}" for name, value in changes.items()]
 
 
@@ -97,12 +97,12 @@ def train(
 
     Stop it when you like: --out RUN --resume goes on, on one CPU to the same weights bit for bit.
     """
+    from glauber.recipe import Recipe
     from glauber.train.folder import require_place
+    from glauber.train.overrides import apply_settings, parse_settings, read_settings
     from glauber.train.parallel import processes
-    from glauber.train.recipe import Recipe
-    from glauber.train.recipe import recipe as find_recipe
+    from glauber.train.recipes import recipe as find_recipe
     from glauber.train.run import Data, digits_data, resumed, run, shards_data
-    from glauber.train.settings import apply_settings, parse_settings, read_settings
 
     def look() -> None:
         require_writable(out)

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 
 from glauber.data import Sources, open_shards, open_tokens
-from glauber.infill import require_text_codec
 from glauber.model import Model
 from glauber.runtime.memory import require_memory
-from glauber.score import Windows, characters, cut
+from glauber.tasks.infill import require_text_codec
+from glauber.tasks.score import Windows, characters, cut
 
 KINDS = ("reversal", "heat-bath")
 

@@ -83,11 +83,11 @@ def sample(
     if out is not None:
         require_free(out, force)
     _require_pictures(strip, gif, force)
-    from glauber.baseline import DIFFUSIONS
     from glauber.cli.watching import camera_of, view
     from glauber.codec import is_image_codec
     from glauber.data.writing import write
-    from glauber.infill import continue_text
+    from glauber.method import DIFFUSIONS
+    from glauber.tasks.infill import continue_text
 
     calm_threads()
     loaded = _open(model)
@@ -237,7 +237,7 @@ def vary(
 
     It is noised part of the way, and the chain brings it back.
     """
-    from glauber.infill import sweeps_to_vary
+    from glauber.tasks.infill import sweeps_to_vary
 
     calm_threads()
     if num < 1:
@@ -276,7 +276,7 @@ def score(
     where the model is autoregressive.
     """
     from glauber.cli.scoring import KINDS, only_bounds, print_score, windows_of_data, windows_of_file
-    from glauber.score import score_windows
+    from glauber.tasks.score import score_windows
 
     calm_threads()
     if (data is None) == (text is None):

@@ -90,8 +90,8 @@ def bench_table1(
     """
     require_writable(out)
     from glauber import bench
-    from glauber.bench.table1.judged import markdown
-    from glauber.train.settings import parse_settings
+    from glauber.bench.table1.evaluated import markdown
+    from glauber.train.overrides import parse_settings
 
     calm_threads()
     chosen = None if methods is None else [name.strip() for name in methods.split(",") if name.strip() != "none"]

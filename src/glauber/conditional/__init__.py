@@ -1,6 +1,13 @@
 """Things that know P(X_0[site] | the others): the exact oracle, the transformer, the paper's classifier."""
 
-from glauber.conditional.adapters import CLASSIFIERS, Classifier, Denoiser, Reader, conditional_of, require_classifiable
+from glauber.conditional.adapters import (
+    CLASSIFIERS,
+    CausalConditional,
+    Classifier,
+    Denoiser,
+    conditional_of,
+    require_classifiable,
+)
 from glauber.conditional.layout import Layout
 from glauber.conditional.oracle import Oracle
 from glauber.conditional.protocol import Conditional, StepLaw
@@ -9,12 +16,12 @@ from glauber.conditional.transformer import Cache, Transformer, TransformerConfi
 __all__ = [
     "CLASSIFIERS",
     "Cache",
+    "CausalConditional",
     "Classifier",
     "Conditional",
     "Denoiser",
     "Layout",
     "Oracle",
-    "Reader",
     "StepLaw",
     "Transformer",
     "TransformerConfig",

@@ -53,7 +53,7 @@ def guided(told: Tensor, untold: Tensor, guidance: float) -> Tensor:
     return torch.where(told == -torch.inf, told, beyond).log_softmax(-1)  # what is impossible stays so
 
 
-class Reader:
+class CausalConditional:
     """A network that reads, for sweeps in reading order: the clean conditional of a site given the sites before it alone.
 
     It goes on from where it was last asked, so that a sweep costs one pass over the row, and not one for each site.
@@ -81,18 +81,18 @@ class Reader:
         self.seen = slots
         return logits.double().log_softmax(-1)[:, None]
 
-    def together(self, rows: int) -> "ReaderTogether":
+    def together(self, rows: int) -> "CausalBatch":
         """For so many rows that are read from the first site to the last, none left out."""
-        return ReaderTogether(self.network, rows)
+        return CausalBatch(self.network, rows)
 
     def rows(self, x: Tensor) -> Tensor:
         """log P(x_j | x_0 .. x_{j-1}) of every token of clean rows, in one pass: (B, L) → (B, L)."""
-        logits = self.network(x, torch.zeros_like(x[:, 0]), torch.ones_like(x, dtype=torch.float64), reading=len(x))
+        logits = self.network(x, torch.zeros_like(x[:, 0]), torch.ones_like(x, dtype=torch.float64), causal_rows=len(x))
         found: Tensor = logits.double().log_softmax(-1).gather(-1, x[..., None]).squeeze(-1)
         return found
 
 
-class ReaderTogether:
+class CausalBatch:
     """A `Reader` that is asked about each site once, in order. On a GPU it looks at no number outside of tensors, so that one
     of its answers can be recorded, and replayed for all sites."""
 
@@ -129,11 +129,11 @@ def conditional_of(
 ) -> Conditional | StepLaw:
     """What a network trained with this objective knows, for a chain of the process, of things of a class if one is given."""
     check_guidance(class_, guidance)
-    reads = isinstance(network, Transformer) and network.config.reads
+    causal = isinstance(network, Transformer) and network.config.causal
     if objective in CLASSIFIERS and class_ is not None:
         raise ValueError("a model of the paper's losses knows no clean conditional of a class; train with the dense loss")
-    if objective == "reading" or (objective == "dense" and reads and process.schedule.reading):
-        return Reader(network)
+    if objective == "reading" or (objective == "dense" and causal and process.schedule.causal):
+        return CausalConditional(network)
     return Classifier(network, process) if objective in CLASSIFIERS else Denoiser(network, class_, guidance)
 
 

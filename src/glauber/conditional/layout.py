@@ -22,9 +22,9 @@ class Layout(NamedTuple):
     @classmethod
     def of(cls, config: TransformerConfig) -> "Layout":
         """Those of a `Transformer`."""
-        V, L, D, C = config.vocab, config.length, config.width, config.cond
-        once: Shapes = {"embed.weight": (V + 1 + config.reads, D)}
-        once |= {"place": (L, D)} if config.absolute else {}
+        V, L, D, C = config.vocab, config.length, config.width, config.cond_dim
+        once: Shapes = {"embed.weight": (V + 1 + config.causal, D)}
+        once |= {"position_embedding": (L, D)} if config.learned_positions else {}
         if config.conditioning == "survival":
             once |= _linear("condition.features", 2 * OCTAVES + 3, C)
             once |= _linear("condition.per_site", C, D) | _linear("condition.overall", C, C)

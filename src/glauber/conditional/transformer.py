@@ -18,9 +18,9 @@ Readout = Callable[[Tensor, nn.Linear], Tensor]
 CONDITIONINGS = ("survival", "time")
 SINUSOIDS = 256  # of the scalar time
 OCTAVES = 8  # of the survival
-MOST = {"vocab": 2**31, "length": 2**20, "width": 2**20, "layers": 2**31, "heads": 2**20, "cond": 2**20, "classes": 2**31}
+MOST = {"vocab": 2**31, "length": 2**20, "width": 2**20, "layers": 2**31, "heads": 2**20, "cond_dim": 2**20, "classes": 2**31}
 """Beyond these no network is meant."""
-UNREAD = "this network was not made to read; set network.reads=true and train it so"
+UNREAD = "this network was not made to read; set network.causal=true and train it so"
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class TransformerConfig:
     """"survival": told each site's survival, so any order, schedule and prompt is one task. "time": the paper's scalar t."""
     grid: tuple[int, int] | None = None
     """Rows and columns of an image, for rotary positions in two dimensions; none for a sequence."""
-    absolute: bool = False
+    learned_positions: bool = False
     """Add a learned vector per site: small images need to know where they are, rotary tells only how far apart."""
-    cond: int = 128
+    cond_dim: int = 128
     """C, the width of the vector that feeds adaLN."""
-    reads: bool = False
+    causal: bool = False
     """Read the answer about a site one slot to its left, behind an extra first slot. With attention to the left alone one pass
     then answers for a whole sweep in reading order, as an autoregressive network does; the same weights also look both ways."""
     classes: int = 0
@@ -53,11 +53,11 @@ class TransformerConfig:
         for name, most in MOST.items():
             if type(value := getattr(self, name)) is not int or value > most:
                 raise ValueError(f"a network's {name} is a whole number of at most {most:,}, not {reprlib.repr(value)}")
-        if type(self.absolute) is not bool or type(self.reads) is not bool:
+        if type(self.learned_positions) is not bool or type(self.causal) is not bool:
             raise ValueError("a network's absolute and reads are true or false")
-        if self.vocab < 2 or self.length < 1 or min(self.width, self.layers, self.heads, self.cond) < 1:
+        if self.vocab < 2 or self.length < 1 or min(self.width, self.layers, self.heads, self.cond_dim) < 1:
             raise ValueError("a network needs a vocabulary of at least 2 and a positive length, width, layers and heads")
-        if self.classes < 0 or (self.classes and self.reads):
+        if self.classes < 0 or (self.classes and self.causal):
             raise ValueError("a network has 0 or more classes, and one that reads has none")
         turns = 2 if self.grid is None else 4
         if self.width % (self.heads * turns):
@@ -70,7 +70,7 @@ class TransformerConfig:
                 raise ValueError(f"a grid is made of rows and columns, two whole numbers, not {reprlib.repr(self.grid)}")
             if len(self.grid) != 2 or math.prod(self.grid) != self.length:
                 raise ValueError(f"a grid of {'×'.join(map(str, self.grid))} does not hold {self.length} sites")
-        if self.reads and self.conditioning != "survival":
+        if self.causal and self.conditioning != "survival":
             raise ValueError("a network that reads is told the survival, not the time")
 
     def to_dict(self) -> dict[str, Any]:
@@ -87,16 +87,18 @@ class Transformer(nn.Module):
     def __init__(self, config: TransformerConfig):
         super().__init__()
         self.config, self.compiled = config, False
-        D, C = config.width, config.cond
-        self.embed = nn.Embedding(config.vocab + 1 + config.reads, D)  # row V is the mask, V+1 the first slot of one that reads
-        self.place = nn.Parameter(torch.zeros(config.length, D)) if config.absolute else None
+        D, C = config.width, config.cond_dim
+        self.embed = nn.Embedding(
+            config.vocab + 1 + config.causal, D
+        )  # row V is the mask, V+1 the first slot of one that reads
+        self.position_embedding = nn.Parameter(torch.zeros(config.length, D)) if config.learned_positions else None
         self.condition = SurvivalCondition(D, C) if config.conditioning == "survival" else TimeCondition(C)
         self.blocks = nn.ModuleList(Block(D, config.heads, C) for _ in range(config.layers))
         self.final_norm = nn.LayerNorm(D, bias=False)
         self.final_modulation = nn.Linear(C, 2 * D)
         self.head = nn.Linear(D, config.vocab)
         self.classes = nn.Embedding(config.classes + 1, C) if config.classes else None  # the last row is "no class"
-        cos, sin = rotary_tables(config.length, D // config.heads, config.grid, first_slot=config.reads)
+        cos, sin = rotary_tables(config.length, D // config.heads, config.grid, first_slot=config.causal)
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
         self.reset_parameters()
@@ -108,8 +110,8 @@ class Transformer(nn.Module):
             if isinstance(module, nn.Linear) and module.bias is not None:
                 nn.init.zeros_(module.bias)
         # adaLN-Zero: every block starts as the identity, and the first answer is the uniform law.
-        if self.place is not None:
-            nn.init.normal_(self.place, std=0.02)
+        if self.position_embedding is not None:
+            nn.init.normal_(self.position_embedding, std=0.02)
         for module in self.modules():
             if isinstance(module, Block):
                 nn.init.zeros_(module.modulation.weight)
@@ -132,7 +134,7 @@ class Transformer(nn.Module):
         survival: Tensor,
         sites: Tensor | None = None,
         readout: Readout | None = None,
-        reading: int = 0,
+        causal_rows: int = 0,
         class_: Tensor | int | None = None,
     ) -> Tensor:
         """
@@ -151,7 +153,7 @@ class Transformer(nn.Module):
         """
         if x.shape[-1] != self.config.length:
             raise ValueError(f"this network was made for length {self.config.length}, got {x.shape[-1]}")
-        if reading and not self.config.reads:
+        if causal_rows and not self.config.causal:
             raise ValueError(UNREAD)
         if sites is not None:
             x = x.scatter(1, sites, self.mask)
@@ -163,10 +165,10 @@ class Transformer(nn.Module):
             number = self.config.classes if class_ is None else class_
             c = c + (self.classes.weight[number] if isinstance(number, int) else self.classes(number))
         for block in self.blocks:
-            h = block(h, c, self.cos, self.sin, reading)
+            h = block(h, c, self.cos, self.sin, causal_rows)
         if sites is not None:
             h = h.gather(1, sites[..., None].expand(-1, -1, h.shape[-1]))
-        elif self.config.reads:
+        elif self.config.causal:
             h = h[:, :-1]  # the answer about site j stands in slot j, left of the site's own
         return self._answer(h, c, readout)
 
@@ -175,7 +177,7 @@ class Transformer(nn.Module):
         if self.config.conditioning == "survival":
             survival = torch.where(x == self.mask, 0.0, survival)
             x = torch.where(survival == 0, self.mask, x)
-            if self.config.reads:
+            if self.config.causal:
                 x, survival = F.pad(x, (1, 0), value=self.begin), F.pad(survival, (1, 0), value=1.0)
         return x, survival
 
@@ -189,12 +191,12 @@ class Transformer(nn.Module):
             h = embedded + per_site
         else:
             h, c = embedded, self.condition(t)
-        return h if self.place is None else h + self._places(slice(None)), c
+        return h if self.position_embedding is None else h + self._places(slice(None)), c
 
     def _places(self, slots: slice | Tensor) -> Tensor:
         """The learned vectors of these slots; the first slot of a network that reads is no site and has none."""
-        assert self.place is not None
-        return (F.pad(self.place, (0, 0, 1, 0)) if self.config.reads else self.place)[slots]
+        assert self.position_embedding is not None
+        return (F.pad(self.position_embedding, (0, 0, 1, 0)) if self.config.causal else self.position_embedding)[slots]
 
     def leave(self, h: Tensor, c: Tensor) -> Tensor:
         """What goes into the head: the last features, levelled and modulated."""
@@ -219,14 +221,14 @@ class Transformer(nn.Module):
         Returns:
             (B, V) logits of the token to come.
         """
-        if not self.config.reads:
+        if not self.config.causal:
             raise ValueError(UNREAD)
         if cache.filled and x.shape[1] != 1:
             raise ValueError(f"reading goes on by one slot at a time once something is read, not by {x.shape[1]}")
         per_site, c = self.condition(torch.ones(1, 1, dtype=torch.float64, device=x.device))  # the same for every slot and row
         h = self.embed(x) + per_site
         here = slice(cache.filled, cache.filled + x.shape[1]) if slot is None else slot
-        if self.place is not None:
+        if self.position_embedding is not None:
             h = h + self._places(here)
         cos, sin = self.get_buffer("cos")[here], self.get_buffer("sin")[here]
         for number, block in enumerate(self.blocks):
@@ -254,10 +256,10 @@ def _compiled(method: Callable[..., Any]) -> Callable[..., Any]:
 class TimeCondition(nn.Module):
     """The paper's: t → sinusoids → two layers → (B, C)."""
 
-    def __init__(self, cond: int):
+    def __init__(self, cond_dim: int):
         super().__init__()
-        self.first = nn.Linear(SINUSOIDS, cond)
-        self.second = nn.Linear(cond, cond)
+        self.first = nn.Linear(SINUSOIDS, cond_dim)
+        self.second = nn.Linear(cond_dim, cond_dim)
 
     def forward(self, t: Tensor) -> Tensor:
         half = SINUSOIDS // 2
@@ -270,11 +272,11 @@ class TimeCondition(nn.Module):
 class SurvivalCondition(nn.Module):
     """Each site's survival, as an addition to its embedding (B, L, D), and its mean over the sites for adaLN (B, C)."""
 
-    def __init__(self, width: int, cond: int):
+    def __init__(self, width: int, cond_dim: int):
         super().__init__()
-        self.features = nn.Linear(2 * OCTAVES + 3, cond)
-        self.per_site = nn.Linear(cond, width)
-        self.overall = nn.Linear(cond, cond)
+        self.features = nn.Linear(2 * OCTAVES + 3, cond_dim)
+        self.per_site = nn.Linear(cond_dim, width)
+        self.overall = nn.Linear(cond_dim, cond_dim)
 
     def forward(self, survival: Tensor) -> tuple[Tensor, Tensor]:
         s = survival[..., None]
@@ -288,7 +290,7 @@ class SurvivalCondition(nn.Module):
 class Block(nn.Module):
     """Attention and a two-layer perceptron, each behind a norm whose shift, scale and gate the condition sets."""
 
-    def __init__(self, width: int, heads: int, cond: int):
+    def __init__(self, width: int, heads: int, cond_dim: int):
         super().__init__()
         self.heads = heads
         self.norm_attention = nn.LayerNorm(width, bias=False)
@@ -296,28 +298,30 @@ class Block(nn.Module):
         self.out = nn.Linear(width, width, bias=False)
         self.norm_mlp = nn.LayerNorm(width, bias=False)
         self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU("tanh"), nn.Linear(4 * width, width))
-        self.modulation = nn.Linear(cond, 6 * width)
+        self.modulation = nn.Linear(cond_dim, 6 * width)
 
-    def forward(self, h: Tensor, c: Tensor, cos: Tensor, sin: Tensor, reading: int = 0, past: "Past | None" = None) -> Tensor:
+    def forward(
+        self, h: Tensor, c: Tensor, cos: Tensor, sin: Tensor, causal_rows: int = 0, past: "Past | None" = None
+    ) -> Tensor:
         shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = self.modulation(c)[:, None].chunk(6, dim=-1)
-        h = h + gate_a * self.attend(modulate(self.norm_attention(h), shift_a, scale_a), cos, sin, reading, past)
+        h = h + gate_a * self.attend(modulate(self.norm_attention(h), shift_a, scale_a), cos, sin, causal_rows, past)
         out: Tensor = h + gate_m * self.mlp(modulate(self.norm_mlp(h), shift_m, scale_m))
         return out
 
-    def attend(self, h: Tensor, cos: Tensor, sin: Tensor, reading: int, past: "Past | None") -> Tensor:
+    def attend(self, h: Tensor, cos: Tensor, sin: Tensor, causal_rows: int, past: "Past | None") -> Tensor:
         q, k, v = self.qkv(h).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # each (B, heads, L, D/heads)
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
-        mixed = mix(q, k, v, reading) if past is None else past.attend(q, k, v, reading)
+        mixed = mix(q, k, v, causal_rows) if past is None else past.attend(q, k, v, causal_rows)
         projected: Tensor = self.out(mixed.transpose(1, 2).flatten(-2))
         return projected
 
 
-def mix(q: Tensor, k: Tensor, v: Tensor, reading: int) -> Tensor:
+def mix(q: Tensor, k: Tensor, v: Tensor, causal_rows: int) -> Tensor:
     """Attention: in the first `reading` rows to the left alone, in the others both ways."""
-    if reading in (0, len(q)):
-        return F.scaled_dot_product_attention(q, k, v, is_causal=reading > 0)
-    left = F.scaled_dot_product_attention(q[:reading], k[:reading], v[:reading], is_causal=True)
-    both = F.scaled_dot_product_attention(q[reading:], k[reading:], v[reading:])
+    if causal_rows in (0, len(q)):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal_rows > 0)
+    left = F.scaled_dot_product_attention(q[:causal_rows], k[:causal_rows], v[:causal_rows], is_causal=True)
+    both = F.scaled_dot_product_attention(q[causal_rows:], k[causal_rows:], v[causal_rows:])
     return torch.cat([left, both])
 
 
@@ -329,12 +333,14 @@ class Past(NamedTuple):
     filled: int
     slot: Tensor | None = None
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, reading: int) -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, causal_rows: int) -> Tensor:
         """Attention of what is new to itself and to all that there is; the past then holds it, too."""
         if self.slot is None:
             end = self.filled + k.shape[2]
             self.keys[:, :, self.filled : end], self.values[:, :, self.filled : end] = k, v
-            return mix(q, self.keys[:, :, :end].to(q.dtype), self.values[:, :, :end].to(q.dtype), 0 if self.filled else reading)
+            return mix(
+                q, self.keys[:, :, :end].to(q.dtype), self.values[:, :, :end].to(q.dtype), 0 if self.filled else causal_rows
+            )
         self.keys.index_copy_(2, self.slot, k.to(self.keys.dtype))
         self.values.index_copy_(2, self.slot, v.to(self.values.dtype))
         there = torch.arange(self.keys.shape[2], device=q.device) <= self.slot

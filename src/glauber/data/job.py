@@ -14,9 +14,9 @@ import numpy as np
 
 from glauber.codec import ImageCodec, TextCodec, is_image_codec
 from glauber.data import plan as planning
-from glauber.data.ahead import ahead
 from glauber.data.packing import Packer
 from glauber.data.plan import Plan
+from glauber.data.read_ahead import ahead
 from glauber.data.shards import COUNTS, FORMAT, HEADER, SPLITS, content_hash, read_codec, row_dtype, sha256, write_codec
 from glauber.data.sources import Piece, Position
 from glauber.data.watching import watched

@@ -13,8 +13,8 @@ from typing import IO, Any, NamedTuple, cast
 
 import numpy as np
 
-from glauber.data.ahead import ahead
 from glauber.data.images import SUFFIXES, THREADS, Found, Frame, find_images, frame_shape, is_image, read_image, summary
+from glauber.data.read_ahead import ahead
 from glauber.runtime.files import BOM, LINE, parse_json, read_array, walk
 from glauber.runtime.hub import hub_answers
 

@@ -1,5 +1,5 @@
 """How good is it: likelihood bounds."""
 
-from glauber.evaluate.bounds import Bound, bound
+from glauber.chain.bounds import Bound, bound
 
 __all__ = ["Bound", "bound"]

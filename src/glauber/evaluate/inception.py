@@ -132,7 +132,7 @@ class InceptionV3(nn.Sequential):
 
 
 def read_inception(path: Path) -> InceptionV3:
-    """From .safetensors that `tools/inception.py` wrote, or from a published TorchScript archive, whose code is not run."""
+    """From .safetensors of `experiments/inception.py`, or from a published TorchScript archive, whose code is not run."""
     network = InceptionV3()
     try:
         require_file(path)

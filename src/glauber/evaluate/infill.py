@@ -5,7 +5,7 @@ from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from glauber.evaluate.judge import Judge, Ledger
+from glauber.evaluate.judge import Judge, ScoreCache
 from glauber.runtime.files import json_lines
 
 
@@ -28,7 +28,7 @@ def recovery(fill: Sequence[Hashable], truth: Sequence[Hashable]) -> float:
 
 
 def given_both_sides(
-    judge: Judge, fills: Sequence[Fill], ledger: Ledger | None = None, progress: bool = False
+    judge: Judge, fills: Sequence[Fill], cache: ScoreCache | None = None, progress: bool = False
 ) -> list[list[float]]:
     """-log P(fill, suffix | prefix) in nats for the fills and for the truths: NLL of the whole text less NLL of its prefix.
 
@@ -38,8 +38,8 @@ def given_both_sides(
     prefixes = [fill.prefix for fill in fills]
     different = list(dict.fromkeys([*texts, *prefixes]))
     long_ = [text for text, ids in zip(different, judge.tokens(different), strict=True) if len(ids) > 1]
-    verdicts = judge.verdicts(long_, ledger=ledger, progress=progress)
-    nll = dict.fromkeys(different, 0.0) | {text: verdict.nll for text, verdict in zip(long_, verdicts, strict=True)}
+    scores = judge.scores(long_, cache=cache, progress=progress)
+    nll = dict.fromkeys(different, 0.0) | {text: score.nll for text, score in zip(long_, scores, strict=True)}
     before = [nll[prefix] for prefix in prefixes]
     return [[nll[text] - less for text, less in zip(texts[k::2], before, strict=True)] for k in (0, 1)]
 
@@ -77,10 +77,10 @@ def evaluate_fills(
         "recovery_unit": "tokens" if in_tokens else "words",
         "judges": [],
     }
-    ledger = Ledger(partial)
+    cache = ScoreCache(partial)
     for name in judges:
         judge = name if isinstance(name, Judge) else Judge(name, progress)
-        ours, true = given_both_sides(judge, fills, ledger, progress)
+        ours, true = given_both_sides(judge, fills, cache, progress)
         gaps = [a - b for a, b in zip(ours, true, strict=True)]
         mean = math.fsum(gaps) / len(gaps)
         error = math.sqrt(math.fsum((gap - mean) ** 2 for gap in gaps) / max(1, len(gaps) - 1) / len(gaps))
@@ -96,7 +96,7 @@ def evaluate_fills(
     return report
 
 
-def _mean(nll: list[float], judged: list[str]) -> dict[str, Any]:
+def _mean(nll: list[float], evaluated: list[str]) -> dict[str, Any]:
     """In nats per text, which a shorter fill makes less, and per character of what was judged, over all texts together."""
     total = math.fsum(nll)
-    return {"nll": total / len(nll), "nll_per_character": total / max(1, sum(map(len, judged))), "all": nll}
+    return {"nll": total / len(nll), "nll_per_character": total / max(1, sum(map(len, evaluated))), "all": nll}

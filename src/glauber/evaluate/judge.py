@@ -33,7 +33,7 @@ BATCH = {"cpu": 2**9, "cuda": 2**14}
 GGUF = b"GGUF"
 
 
-class Verdict(NamedTuple):
+class TextScore(NamedTuple):
     """What a judge says of a text."""
 
     nll: float  # nats, over all tokens but the first
@@ -67,11 +67,11 @@ class Judge:
         """The judge's tokens of each text, without any that it would add."""
         return [self._encode(text)[0] for text in texts]
 
-    def verdicts(
-        self, texts: Sequence[str], features: bool = False, ledger: "Ledger | None" = None, progress: bool = False
-    ) -> list[Verdict]:
+    def scores(
+        self, texts: Sequence[str], features: bool = False, cache: "ScoreCache | None" = None, progress: bool = False
+    ) -> list[TextScore]:
         """One for each text. What the ledger knows is taken from there; what is new is added batch by batch."""
-        ledger = ledger or Ledger(None)
+        cache = cache or ScoreCache(None)
         encoded = [self._encode(text) for text in texts]
         for k, (ids, _) in enumerate(encoded):
             if len(ids) < 2:
@@ -79,16 +79,16 @@ class Judge:
         keys = [_key(self.identity, text) for text in texts]
         # longest first: a lack of memory shows at once. The batches are the same whatever is known, and so are the figures
         order = sorted(range(len(texts)), key=lambda k: (-len(encoded[k][0]), keys[k]))
-        done: list[Verdict] = []
+        done: list[TextScore] = []
         with _bar(sum(len(ids) for ids, _ in encoded), f"judge {self.name}", progress) as bar:
             for batch in _batches([(k, min(len(encoded[k][0]), self.context)) for k in order], self.batch):
-                if not all(ledger.has(keys[k], features) for k in batch):
+                if not all(cache.has(keys[k], features) for k in batch):
                     found = self._judge([encoded[k] for k in batch], features)
-                    ledger.add({keys[k]: verdict for k, verdict in zip(batch, found, strict=True)})
+                    cache.add({keys[k]: score for k, score in zip(batch, found, strict=True)})
                 bar.update(sum(len(encoded[k][0]) for k in batch))
-                done += [ledger.known[keys[k]] for k in batch]
+                done += [cache.known[keys[k]] for k in batch]
                 bar.set_postfix_str(f"perplexity {perplexities(done)['perplexity']:.1f} so far")
-        return [ledger.known[key] for key in keys]
+        return [cache.known[key] for key in keys]
 
     def _encode(self, text: str) -> tuple[list[int], int]:
         """The tokens, and how many characters come after the first of them."""
@@ -96,7 +96,7 @@ class Judge:
         return made.input_ids, len(text) - made.offset_mapping[0][1] if made.input_ids else 0
 
     @torch.no_grad()
-    def _judge(self, encoded: list[tuple[list[int], int]], features: bool) -> list[Verdict]:
+    def _judge(self, encoded: list[tuple[list[int], int]], features: bool) -> list[TextScore]:
         """Texts of a batch; a text longer than the judge's context is read in windows that overlap by half."""
         nll, states = [0.0] * len(encoded), [np.zeros(0)] * len(encoded)
         cut = [
@@ -115,7 +115,7 @@ class Judge:
                 if features:
                     states[k] = out.hidden_states[-1][row, len(rows[row]) - 1].cpu().numpy()
         return [
-            Verdict(nll[k], len(ids), characters, states[k] if features else None)
+            TextScore(nll[k], len(ids), characters, states[k] if features else None)
             for k, (ids, characters) in enumerate(encoded)
         ]
 
@@ -125,13 +125,13 @@ def _nll(logits: Tensor, ids: Tensor, skip: int) -> float:
     return F.cross_entropy(logits[skip - 1 : -1].float(), ids[skip:], reduction="none").double().sum().item()
 
 
-def perplexities(verdicts: Sequence[Verdict]) -> dict[str, float]:
+def perplexities(scores: Sequence[TextScore]) -> dict[str, float]:
     """The paper's, mean over texts of exp(NLL / L); the usual, exp(Σ NLL / Σ (L - 1)); and bits per character."""
-    total = math.fsum(verdict.nll for verdict in verdicts)
+    total = math.fsum(score.nll for score in scores)
     return {
-        "perplexity_paper": math.fsum(math.exp(verdict.nll / verdict.tokens) for verdict in verdicts) / len(verdicts),
-        "perplexity": math.exp(total / sum(verdict.tokens - 1 for verdict in verdicts)),
-        "bits_per_character": total / math.log(2) / max(1, sum(verdict.characters for verdict in verdicts)),
+        "perplexity_paper": math.fsum(math.exp(score.nll / score.tokens) for score in scores) / len(scores),
+        "perplexity": math.exp(total / sum(score.tokens - 1 for score in scores)),
+        "bits_per_character": total / math.log(2) / max(1, sum(score.characters for score in scores)),
     }
 
 
@@ -167,11 +167,11 @@ class Encoder:
         return np.stack(rows)
 
 
-class Ledger:
+class ScoreCache:
     """Verdicts that are kept in a file of lines, so that judging goes on where it was killed. Without a path, in memory."""
 
     def __init__(self, path: Path | None):
-        self.path, self.known = path, dict[str, Verdict]()
+        self.path, self.known = path, dict[str, TextScore]()
         if path is not None and path.exists():
             whole = whole_lines(path)
             try:
@@ -186,7 +186,7 @@ class Ledger:
         """Whether it knows the verdict, and the feature if that is wanted."""
         return key in self.known and not (feature and self.known[key].feature is None)
 
-    def add(self, found: dict[str, Verdict]) -> None:
+    def add(self, found: dict[str, TextScore]) -> None:
         """Keep them."""
         self.known |= found
         if self.path is not None:
@@ -196,10 +196,10 @@ class Ledger:
                     file.write(json.dumps([key, nll, tokens, characters, packed]).encode() + b"\n")
 
 
-def _read_line(line: bytes) -> tuple[str, Verdict]:
+def _read_line(line: bytes) -> tuple[str, TextScore]:
     key, nll, tokens, characters, feature = parse_json(line)
     made = None if feature is None else np.frombuffer(base64.b64decode(feature), "<f4")
-    return str(key), Verdict(float(nll), int(tokens), int(characters), made)
+    return str(key), TextScore(float(nll), int(tokens), int(characters), made)
 
 
 def _key(identity: str, text: str) -> str:

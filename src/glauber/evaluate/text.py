@@ -10,7 +10,7 @@ import numpy as np
 from glauber.codec import TextCodec
 from glauber.data import Sources, open_shards
 from glauber.evaluate.diversity import Known, distinct, mean_entropy, pooled_entropy, words
-from glauber.evaluate.judge import Encoder, Judge, Ledger, find_model, perplexities
+from glauber.evaluate.judge import Encoder, Judge, ScoreCache, find_model, perplexities
 from glauber.evaluate.mauve import FEWEST, mauve
 from glauber.evaluate.overlap import Overlap, characters, joined, longest_overlaps
 from glauber.runtime.files import read_json
@@ -175,8 +175,8 @@ def evaluate_texts(
         report[name]["distinct"] = [distinct(split, n) for n in (1, 2, 3, 4)]
     if train is not None:
         _compare(report, sides, train, progress)
-    judged = _judge(report, sides, rest, judges, features is None, Ledger(partial), progress)
-    tokens, unit = _tokens(sides, samples.tokens, codec, judged)
+    evaluated = _judge(report, sides, rest, judges, features is None, ScoreCache(partial), progress)
+    tokens, unit = _tokens(sides, samples.tokens, codec, evaluated)
     for name in sides:
         report[name] |= {"entropy": mean_entropy(tokens[name]), "entropy_pooled": pooled_entropy(tokens[name])}
     report["entropy_unit"] = unit
@@ -193,7 +193,7 @@ def _judge(
     rest: list[str],
     judges: Sequence[str | Judge],
     features: bool,
-    ledger: Ledger,
+    cache: ScoreCache,
     progress: bool,
 ) -> Judge | None:
     """Each judge's figures of each side, and MAUVE by the first judge's features; the first judge."""
@@ -203,15 +203,13 @@ def _judge(
         wanted = features and first is None and min(len(rest), *map(len, sides.values())) >= FEWEST
         found = {}
         for side, texts in (sides | {"rest": rest} if wanted else sides).items():
-            found[side] = judge.verdicts(texts, wanted, ledger, progress)
+            found[side] = judge.scores(texts, wanted, cache, progress)
             if side in sides:
-                said = {"judge": judge.name, "tokens": sum(verdict.tokens for verdict in found[side])}
-                raw = {"nll": [verdict.nll for verdict in found[side]], "lengths": [verdict.tokens for verdict in found[side]]}
+                said = {"judge": judge.name, "tokens": sum(score.tokens for score in found[side])}
+                raw = {"nll": [score.nll for score in found[side]], "lengths": [score.tokens for score in found[side]]}
                 report[side].setdefault("judges", []).append(said | perplexities(found[side]) | raw)
         if wanted:
-            arrays = {
-                side: np.stack([v.feature for v in verdicts if v.feature is not None]) for side, verdicts in found.items()
-            }
+            arrays = {side: np.stack([v.feature for v in scores if v.feature is not None]) for side, scores in found.items()}
             _mauve(report, arrays, judge.name)
         first = first or judge
     return first

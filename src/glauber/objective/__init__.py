@@ -5,16 +5,16 @@ from collections.abc import Callable
 from torch import Tensor
 
 from glauber.objective.binary import binary, binary_loss
+from glauber.objective.causal import causal
 from glauber.objective.dense import dense, dense_loss, draw_times
 from glauber.objective.marginal import marginal, marginal_loss
 from glauber.objective.masked import masked
-from glauber.objective.reading import reading
 
 OBJECTIVES: dict[str, Callable[..., Tensor]] = {
     "binary": binary,
     "marginal": marginal,
     "dense": dense,
-    "reading": reading,
+    "reading": causal,
     "masked": masked,
 }
 

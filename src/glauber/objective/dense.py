@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from glauber.conditional.adapters import Network
 from glauber.objective.cross_entropy import linear_cross_entropy
 from glauber.process import Process, Tokens, as_tokens
-from glauber.process.draws import Generator, Keyed, inverse_cdf, uniform
+from glauber.process.draws import Generator, KeyedGenerator, inverse_cdf, uniform
 
-HOLES = 0.6
+TOKEN_DROPOUT = 0.6
 """Most of a read row that is hidden."""
 
 
@@ -20,9 +20,9 @@ def dense(
     process: Process,
     x0: Tokens,
     any_order: bool = True,
-    prompts: float = 0.25,
-    labels: float = 0.0,
-    read_every: int = 0,
+    clean_fraction: float = 0.25,
+    marked_fraction: float = 0.0,
+    causal_every: int = 0,
     chunked: bool = False,
     check: bool = True,
     generator: Generator | None = None,
@@ -35,54 +35,58 @@ def dense(
             the scalar time can only know the schedule's own.
         prompts: share of rows in which a random set of sites, or all but one stretch, is never noised: infilling.
         labels: share of rows in which noise is labelled, that is masked (identity 9).
-        read_every: every so-many-th row is read instead, see `reading`; 0 for none, 2 for every other row. One set of weights
+        causal_every: every so-many-th row is read instead, see `reading`; 0 for none, 2 for every other row. One set of weights
             then knows any order, looking both ways, and reading order, whose labels tell more.
         chunked: never hold all the logits (`linear_cross_entropy`), for a large vocabulary; needs a `Transformer`.
         check: look at the tokens first, which makes a GPU wait.
     """
     x0 = process.check_tokens(x0) if check else as_tokens(x0)
-    if not (0 <= prompts <= 1 and 0 <= labels <= 1):
-        raise ValueError(f"prompts and labels are shares of the rows, in [0, 1], not {prompts} and {labels}")
+    if not (0 <= clean_fraction <= 1 and 0 <= marked_fraction <= 1):
+        raise ValueError(f"prompts and labels are shares of the rows, in [0, 1], not {clean_fraction} and {marked_fraction}")
     pi = process.noise.probs
-    if read_every == 0:
-        return answers_loss(network, *_noised(process, x0, any_order, prompts, labels, generator), x0, pi, chunked)
-    if read_every < 2 or len(x0) % read_every:
-        raise ValueError(f"read_every is 0, or a number above 1 that divides the {len(x0)} rows of a batch, not {read_every}")
-    groups = x0.view(-1, read_every, x0.shape[1])
+    if causal_every == 0:
+        return answers_loss(
+            network, *_noised(process, x0, any_order, clean_fraction, marked_fraction, generator), x0, pi, chunked
+        )
+    if causal_every < 2 or len(x0) % causal_every:
+        raise ValueError(
+            f"causal_every is 0, or a number above 1 that divides the {len(x0)} rows of a batch, not {causal_every}"
+        )
+    groups = x0.view(-1, causal_every, x0.shape[1])
     read, others = groups[:, 0], groups[:, 1:].flatten(0, 1)
     first = rest = generator
-    if isinstance(generator, Keyed):
-        first, rest = generator.every(read_every), generator.without_every(read_every)
-    parts = _holed(process, read, first), _noised(process, others, any_order, prompts, labels, rest)
+    if isinstance(generator, KeyedGenerator):
+        first, rest = generator.every(causal_every), generator.without_every(causal_every)
+    parts = _dropped_out(process, read, first), _noised(process, others, any_order, clean_fraction, marked_fraction, rest)
     x, t, survival = (torch.cat(pair) for pair in zip(*parts, strict=True))
     return answers_loss(network, x, t, survival, torch.cat([read, others]), pi, chunked, len(read))
 
 
-def _holed(process: Process, x0: Tensor, generator: Generator | None) -> tuple[Tensor, Tensor, Tensor]:
+def _dropped_out(process: Process, x0: Tensor, generator: Generator | None) -> tuple[Tensor, Tensor, Tensor]:
     """Rows to be read, as `_noised`: half of them whole, the others with a share of holes, up to HOLES.
 
     Without holes a network that goes over its text many times soon knows it by heart.
     """
     u = uniform((len(x0), 1 + x0.shape[1]), generator, x0.device)
-    holes = u[:, 1:] < HOLES * (2 * u[:, :1] - 1)
-    return torch.where(holes, process.noise.mask, x0), torch.zeros_like(x0[:, 0]), (~holes).double()
+    dropped = u[:, 1:] < TOKEN_DROPOUT * (2 * u[:, :1] - 1)
+    return torch.where(dropped, process.noise.mask, x0), torch.zeros_like(x0[:, 0]), (~dropped).double()
 
 
 def _noised(
-    process: Process, x0: Tensor, any_order: bool, prompts: float, labels: float, generator: Generator | None
+    process: Process, x0: Tensor, any_order: bool, clean_fraction: float, marked_fraction: float, generator: Generator | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Rows as a chain may show them to the network: tokens and masks (B, L), times (B,), survivals (B, L)."""
     t = draw_times(process, len(x0), generator)
     survival = process.schedule.survival(t)
     if any_order:
         survival = survival.gather(1, _random_ranks(x0, generator))
-    survival = torch.where(_prompt(x0, prompts, generator), 1.0, survival)
+    survival = torch.where(_prompt(x0, clean_fraction, generator), 1.0, survival)
     x = process.noised(x0, survival, generator)
-    if labels > 0:
+    if marked_fraction > 0:
         alive = uniform(x0.shape, generator, x0.device) < survival
-        labelled = uniform((len(x0), 1), generator, x0.device) < labels
-        x = torch.where(labelled, torch.where(alive, x0, process.noise.mask), x)
-        survival = torch.where(labelled, alive.double(), survival)
+        marked = uniform((len(x0), 1), generator, x0.device) < marked_fraction
+        x = torch.where(marked, torch.where(alive, x0, process.noise.mask), x)
+        survival = torch.where(marked, alive.double(), survival)
     masked = _random_ranks(x0, generator) < _mask_count(x0, generator)
     return torch.where(masked, process.noise.mask, x), t, torch.where(masked, 0.0, survival)
 
@@ -95,26 +99,26 @@ def answers_loss(
     clean: Tensor,
     pi: Tensor,
     chunked: bool,
-    reading: int = 0,
+    causal_rows: int = 0,
 ) -> Tensor:
     """The `dense_loss` of the network's answers, divided by all sites and not by those counted: the loss of a batch is then the
     mean of its rows' losses. The first `reading` rows are clean and read, so that every site of them counts."""
     if not chunked:
-        options = {"reading": reading} if reading else {}
-        loss, _ = dense_loss(network(x, t, survival, **options), x, clean, survival, pi, reading)
+        options = {"causal_rows": causal_rows} if causal_rows else {}
+        loss, _ = dense_loss(network(x, t, survival, **options), x, clean, survival, pi, causal_rows)
         return loss.sum() / loss.numel()
 
     def readout(h: Tensor, head: nn.Linear) -> Tensor:
-        token, evidence, counted = (part.flatten() for part in own_evidence(x, survival, pi, reading))
+        token, evidence, counted = (part.flatten() for part in own_evidence(x, survival, pi, causal_rows))
         return linear_cross_entropy(
             h.flatten(0, 1), head.weight, head.bias, token, evidence, clean.flatten(), counted.double() / clean.numel()
         )
 
-    return network(x, t, survival, readout=readout, reading=reading)
+    return network(x, t, survival, readout=readout, causal_rows=causal_rows)
 
 
 def dense_loss(
-    logits: Tensor, x: Tensor, clean: Tensor, survival: Tensor, pi: Tensor, reading: int = 0
+    logits: Tensor, x: Tensor, clean: Tensor, survival: Tensor, pi: Tensor, causal_rows: int = 0
 ) -> tuple[Tensor, Tensor]:
     """Cross-entropy of P(X_{0,j} | X_t = x) ∝ softmax(logits_j)(a) · [S_j 1(a = x_j) + (1 - S_j) π(x_j)] against x_{0,j}.
 
@@ -128,21 +132,21 @@ def dense_loss(
     Returns:
         loss: (B, L), 0 where not counted; counted: (B, L) bool.
     """
-    token, evidence, counted = own_evidence(x, survival, pi, reading)
+    token, evidence, counted = own_evidence(x, survival, pi, causal_rows)
     logits = logits.scatter_add(-1, token[..., None], evidence.to(logits.dtype)[..., None])
     loss = F.cross_entropy(logits.flatten(0, 1), clean.flatten(), reduction="none").view_as(clean)
     return torch.where(counted, loss, 0.0), counted
 
 
-def own_evidence(x: Tensor, survival: Tensor, pi: Tensor, reading: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+def own_evidence(x: Tensor, survival: Tensor, pi: Tensor, causal_rows: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     """(B, L) each: the site's own token (0 at a mask), what it adds to that token's logit, whether the site is uncertain."""
     masked = x == len(pi)
     token = torch.where(masked, 0, x)
     odds = survival / ((1 - survival) * pi[token])  # of "signal" against "this very noise token"
     odds = torch.where(masked | (survival == 0), 0.0, odds)
     counted = torch.isfinite(odds)
-    counted[:reading] = True
-    odds[:reading] = 0.0
+    counted[:causal_rows] = True
+    odds[:causal_rows] = 0.0
     return token, torch.where(counted, odds, 0.0).log1p(), counted
 
 
@@ -150,7 +154,7 @@ def draw_times(process: Process, rows: int, generator: Generator | None = None) 
     """(rows,) times t drawn as often as the chain with the skip calls the network there, P(t) ∝ S_t(i_t), low-discrepancy."""
     device = process.noise.probs.device
     row, total = torch.arange(rows, device=device), rows
-    if isinstance(generator, Keyed):
+    if isinstance(generator, KeyedGenerator):
         row, total = generator.rows.to(device), generator.total
     strata = (row + uniform((rows,), generator, device)) / total
     return inverse_cdf(process.schedule.signal.cumsum(0), strata)

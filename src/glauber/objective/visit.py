@@ -6,7 +6,7 @@ from torch import Tensor
 
 from glauber.conditional import require_classifiable
 from glauber.process import Process, Tokens, as_tokens
-from glauber.process.draws import Generator, Keyed, uniform
+from glauber.process.draws import Generator, KeyedGenerator, uniform
 
 
 class Visit(NamedTuple):
@@ -29,7 +29,7 @@ def visit(process: Process, x0: Tokens, timesteps: int, check: bool, generator: 
     if check:
         require_classifiable(process)
     x0 = (process.check_tokens(x0) if check else as_tokens(x0)).repeat_interleave(timesteps, dim=0)
-    generator = generator.repeat(timesteps) if isinstance(generator, Keyed) else generator
+    generator = generator.repeat(timesteps) if isinstance(generator, KeyedGenerator) else generator
     t = (uniform((len(x0),), generator, x0.device) * process.schedule.steps).long()
     step = process.corrupt(x0, t, generator, check=False)
     sites, z = step.site.view(len(x0), -1), step.z.view(len(x0), -1)

@@ -10,7 +10,7 @@ from torch import Tensor
 GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 / the golden ratio, as an int64
 
 
-class Keyed:
+class KeyedGenerator:
     """Random numbers as a function of a key and a row: the same on every device, in every split of a batch over processes.
 
     Each draw hashes (key, row, how many draws came before, index within the row) with SplitMix64's finaliser. Every shape drawn
@@ -31,19 +31,19 @@ class Keyed:
     def device(self) -> torch.device:
         return self.rows.device
 
-    def repeat(self, times: int) -> "Keyed":
+    def repeat(self, times: int) -> "KeyedGenerator":
         """For a batch in which each row stands `times` times in a row."""
         copies = self.rows[:, None] * times + torch.arange(times, device=self.device)
-        return Keyed(self.key, copies.flatten(), self.total * times)
+        return KeyedGenerator(self.key, copies.flatten(), self.total * times)
 
-    def every(self, number: int) -> "Keyed":
+    def every(self, number: int) -> "KeyedGenerator":
         """For the first of every `number` rows; their numbers are none of those that are left."""
-        return Keyed(self.key, self.rows[::number] // number + self.total, self.total // number)
+        return KeyedGenerator(self.key, self.rows[::number] // number + self.total, self.total // number)
 
-    def without_every(self, number: int) -> "Keyed":
+    def without_every(self, number: int) -> "KeyedGenerator":
         """For a batch without the first of every `number` rows; those left are counted anew."""
         left = self.rows.view(-1, number)[:, 1:].flatten()
-        return Keyed(self.key, left - left // number - 1, self.total // number * (number - 1))
+        return KeyedGenerator(self.key, left - left // number - 1, self.total // number * (number - 1))
 
     def shared(self) -> Tensor:
         """() one float64 uniform in [0, 1), the same for all rows of the whole batch."""
@@ -61,7 +61,7 @@ class Keyed:
 
 
 def digest(key: Sequence[int]) -> int:
-    """The key of `Keyed` as one int64."""
+    """The key of `KeyedGenerator` as one int64."""
     state = 0
     for number in key:
         state = (state + (number + 1) * GOLDEN) % 2**64
@@ -70,12 +70,12 @@ def digest(key: Sequence[int]) -> int:
     return _signed(state)
 
 
-Generator = torch.Generator | Keyed
+Generator = torch.Generator | KeyedGenerator
 
 
 def uniform(shape: Sequence[int], generator: Generator | None, device: torch.device) -> Tensor:
     """Float64 uniforms in [0, 1), drawn where the generator lives and moved to `device`."""
-    if isinstance(generator, Keyed):
+    if isinstance(generator, KeyedGenerator):
         return generator.uniform(shape).to(device)
     source = generator.device if generator is not None else device
     return torch.rand(tuple(shape), dtype=torch.float64, generator=generator, device=source).to(device)

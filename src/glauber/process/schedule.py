@@ -10,7 +10,7 @@ from torch import Tensor
 
 MOST = 2**22
 """Steps of a schedule, and sites: more are never meant, and their tables would fill the memory."""
-ORDERS = ("left", "right", "random", "strided", "onward")
+ORDERS = ("right-to-left", "left-to-right", "random", "strided", "segments")
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class Schedule:
         length: int,
         steps: int,
         keep: float | Sequence[float] | Tensor | str = 0.5,
-        order: str | Sequence[int] | Tensor = "left",
+        order: str | Sequence[int] | Tensor = "right-to-left",
         block: int = 1,
         last_keep: float | None = None,
         generator: torch.Generator | None = None,
@@ -124,7 +124,7 @@ class Schedule:
         return self._survival_after[visited, self._rank]
 
     @cached_property
-    def reading(self) -> bool:
+    def causal(self) -> bool:
         """Whether this is one sweep that noises all, from the last site to the first: undone, each site is drawn given a clean
         beginning and noise that tells nothing, which is autoregressive generation."""
         last_to_first = torch.arange(self.length - 1, -1, -1, device=self.order.device)
@@ -143,7 +143,7 @@ class Schedule:
         """The shortest arguments of `round_robin` that give this schedule back."""
         keep, L = self.keep, self.length
         order: str | list[int] = self.order.tolist()
-        for name in ("left", "right", "strided", "onward"):
+        for name in ("right-to-left", "left-to-right", "strided", "segments"):
             if torch.equal(self.order.cpu(), _order(name, L, self.block, None)):
                 order = name
                 break
@@ -197,11 +197,11 @@ def _order(order: str | Sequence[int] | Tensor, length: int, block: int, generat
         if sites.shape != (length,):
             raise ValueError(f"order must name each of the {length} sites exactly once")
         return sites
-    if order == "left":
+    if order == "right-to-left":
         return torch.arange(length)
-    if order == "right":
+    if order == "left-to-right":
         return torch.arange(length - 1, -1, -1)
-    if order in ("strided", "onward"):
+    if order in ("strided", "segments"):
         parts = torch.arange(length).view(block, length // block)
         return (parts if order == "strided" else parts.flip(1)).T.flatten()
     if order == "random":

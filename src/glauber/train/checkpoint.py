@@ -13,7 +13,7 @@ from typing import Any
 
 from glauber.runs import STATE, Tensors, checkpoints, digest, read_checkpoint, whole_tensor
 from glauber.runtime.files import read_json
-from glauber.sharded import Empty, write_part
+from glauber.runtime.sharded import Empty, write_part
 from glauber.storage import write_synced
 from glauber.train.parallel import ALONE, World
 

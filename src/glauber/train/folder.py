@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from glauber.data.writing import disk_full_said, read_json, write
+from glauber.recipe import Recipe
 from glauber.runs import CONFIG, is_run
 from glauber.storage import is_bundled
+from glauber.train.overrides import flat, recipe_of
 from glauber.train.parallel import World
-from glauber.train.recipe import Recipe
-from glauber.train.settings import flat, recipe_of
 
 LOCK = "lock"
 LEFT_BEHIND = {LOCK, f"{CONFIG}.tmp"}
@@ -22,7 +22,7 @@ MAY_CHANGE = {
     f"train.{name}"
     for name in (
         *("steps", "seconds", "checkpoint_every", "keep_checkpoints", "evaluate_every", "samples", "tensorboard", "parallel"),
-        *("rate", "final_rate", "warmup", "decay", "clip"),  # who trained into a NaN must be able to lower the rate
+        *("lr", "min_lr", "warmup", "decay", "grad_clip"),  # who trained into a NaN must be able to lower the rate
     )
 }
 """Settings that --resume takes."""

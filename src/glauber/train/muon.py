@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from glauber.conditional import Transformer
+from glauber.recipe import TrainSpec
 from glauber.train.parallel import cut_like
-from glauber.train.recipe import TrainSpec
 
 MOMENTUM = 0.95
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
@@ -86,7 +86,7 @@ def newton_schulz(matrices: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     return x if wide else x.mT
 
 
-def make_optimizers(network: Transformer, spec: TrainSpec, lr: float | Tensor, captured: bool) -> list[torch.optim.Optimizer]:
+def make_optimizers(network: Transformer, spec: TrainSpec, lr: float | Tensor, graphed: bool) -> list[torch.optim.Optimizer]:
     """AdamW for all weights, or Muon for the blocks' matrices and AdamW for the others, at the same rate and decay."""
     matrices = {name: p for name, p in network.named_parameters() if spec.optimizer == "muon" and _is_block_matrix(name)}
     chosen = [
@@ -96,7 +96,7 @@ def make_optimizers(network: Transformer, spec: TrainSpec, lr: float | Tensor, c
     ids = set(map(id, matrices.values()))
     rest = [parameter for parameter in network.parameters() if id(parameter) not in ids]
     adamw = torch.optim.AdamW(
-        rest, lr=lr, betas=spec.betas, eps=spec.eps, weight_decay=spec.weight_decay, fused=True, capturable=captured
+        rest, lr=lr, betas=spec.betas, eps=spec.eps, weight_decay=spec.weight_decay, fused=True, capturable=graphed
     )
     return [adamw, Muon(chosen, lr, spec.weight_decay)] if matrices else [adamw]
 

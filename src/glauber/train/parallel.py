@@ -14,10 +14,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from glauber.baseline import Plaid
 from glauber.conditional import Transformer
+from glauber.method import Plaid
 
-KINDS = ("ddp", "fsdp")
 Result = TypeVar("Result")
 
 
@@ -49,7 +48,7 @@ class World:
         if share % parts:
             whose = "a step" if self.size == 1 else "each process"
             raise ValueError(
-                f"train.accumulate is {parts}, which does not divide the {share} rows of {whose}; "
+                f"train.grad_accum is {parts}, which does not divide the {share} rows of {whose}; "
                 f"set train.batch to a multiple of {parts * self.size}"
             )
         return slice(self.rank * share, (self.rank + 1) * share)

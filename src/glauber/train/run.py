@@ -23,25 +23,25 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from glauber.baseline import layout_of, network_of
 from glauber.conditional import CLASSIFIERS, Transformer
 from glauber.data import load_digits
 from glauber.data.writing import disk_full_said
+from glauber.method import layout_of, network_of
 from glauber.model import Model, load
 from glauber.process import Process
+from glauber.recipe import Recipe
 from glauber.runs import CONFIG, checkpoints, going_on, step_of, write_frame
 from glauber.runtime.memory import require_memory
 from glauber.train.checkpoint import read_newest, write_checkpoint
 from glauber.train.folder import RunConfig, claimed, name_of, read_config, require_same
-from glauber.train.loop import InMemory
+from glauber.train.in_memory import InMemory
+from glauber.train.overrides import apply_settings
 from glauber.train.parallel import ALONE, World, whole
-from glauber.train.recipe import Recipe
 from glauber.train.report import beside_the_bar, cut_log, last_validation, reports, summary_writer
 from glauber.train.samples import quick_schedule, require_pillow
-from glauber.train.settings import apply_settings
 from glauber.train.threads import settle_threads
 from glauber.train.trainer import Rows, Trainer
-from glauber.train.validation import own_process, validate
+from glauber.train.validate import own_process, validate
 
 LOG_EVERY = 10
 FLOAT = 4  # bytes
@@ -161,13 +161,13 @@ def _require_room(plan: Recipe, world: World) -> None:
     parameters = layout_of(plan.objective, plan.network).parameters
     then = "set network.layers, network.width or train.batch lower"
     require_memory(FLOAT * parameters, f"a network of {parameters:,} parameters", then)
-    ours = world.rows(plan.train.batch, plan.train.accumulate)
+    ours = world.rows(plan.train.batch, plan.train.grad_accum)
     shares = world.size if plan.train.parallel == "fsdp" else 1
     times = plan.train.timesteps if plan.objective in CLASSIFIERS else 1
-    sites = (ours.stop - ours.start) // plan.train.accumulate * times * plan.network.length
+    sites = (ours.stop - ours.start) // plan.train.grad_accum * times * plan.network.length
     needed = FLOAT * (STATES * parameters / shares + KEPT * sites * plan.network.width * plan.network.layers)
     what = f"training {parameters:,} parameters, {sites:,} tokens at a time,"
-    require_memory(needed, what, f"{then}, or train.accumulate higher", world.device)
+    require_memory(needed, what, f"{then}, or train.grad_accum higher", world.device)
 
 
 def _frame(out: Path, model: Model) -> None:
@@ -181,7 +181,7 @@ def fit(plan: Recipe, data: Data) -> Recipe:
     """The recipe as its method has it, with the network in the size of the data, told its classes if it can be, and the token
     that is the end of a text there."""
     plan, grid = plan.by_method().with_end(getattr(data.codec, "end", None)), getattr(data.codec, "grid", None)
-    classes = len(data.classes) if plan.objective == "dense" and not plan.network.reads else 0
+    classes = len(data.classes) if plan.objective == "dense" and not plan.network.causal else 0
     return replace(plan, network=replace(plan.network, vocab=data.vocab, length=data.length, grid=grid, classes=classes))
 
 
@@ -209,12 +209,12 @@ def shards_data(folder: Path) -> Data:
 
 def check_plan(plan: Recipe, data: Data, world: World = ALONE) -> None:
     """Refuse what would fail later, before anything is written."""
-    ours, every = world.rows(plan.train.batch, plan.train.accumulate), plan.train.read_every
+    ours, every = world.rows(plan.train.batch, plan.train.grad_accum), plan.train.causal_every
     if plan.objective == "dense" and every:
-        if not plan.network.reads:
-            raise ValueError("train.read_every needs a network that reads; set network.reads=true")
-        if (rows := (ours.stop - ours.start) // plan.train.accumulate) % every:
-            raise ValueError(f"train.read_every is {every}, which does not divide the {rows} rows that are computed together")
+        if not plan.network.causal:
+            raise ValueError("train.causal_every needs a network that reads; set network.causal=true")
+        if (rows := (ours.stop - ours.start) // plan.train.grad_accum) % every:
+            raise ValueError(f"train.causal_every is {every}, which does not divide the {rows} rows that are computed together")
     _require_room(plan, world)
     plan.process.build(data.vocab, data.length, data.counts)
     if plan.train.tensorboard:
@@ -257,7 +257,7 @@ def _start_from(network: Transformer, other: Model, say: Say) -> None:
         for name, parameter in network.named_parameters():
             if name in saved and saved[name].shape == parameter.shape:
                 parameter.copy_(saved[name])
-            elif name.startswith(("embed", "head", "place", "classes")):
+            elif name.startswith(("embed", "head", "position_embedding", "classes")):
                 remade.append(name)
             else:
                 raise ValueError(f"the saved model has another {name}; its width, layers and conditioning must be the recipe's")
@@ -282,7 +282,7 @@ def _loop(trainer: Trainer, look: Callable[[], dict[str, float]], out: Path, sto
                 loss, now = world.mean(torch.stack(losses).mean()).item(), time.perf_counter()
                 trainer.seconds, _ = world.agree(trainer.seconds + now - began, False)  # a GPU runs behind; here we wait for it
                 validate = validate or trainer.done
-                record = {"step": trainer.step, "loss": loss, "tokens_per_second": tokens / (now - since), "rate": trainer.rate}
+                record = {"step": trainer.step, "loss": loss, "tokens_per_second": tokens / (now - since), "lr": trainer.lr}
                 losses, since, tokens = [], now, 0
                 if validate:
                     record |= look()
@@ -297,13 +297,13 @@ def _require_finite(trainer: Trainer, out: Path, state: bool = False) -> None:
     world = trainer.world
     found = [trouble for trouble in world.gather(trainer.trouble(state)) if trouble is not None]
     if found:
-        world.together(lambda: _give_up(min(found)[1], trainer.spec.rate, out) if world.first else None)
+        world.together(lambda: _give_up(min(found)[1], trainer.spec.lr, out) if world.first else None)
 
 
 def _give_up(what: str, rate: float, out: Path) -> None:
     kept = checkpoints(out / "checkpoints")
     where = f"the checkpoint of step {step_of(kept[-1])} is good" if kept else "no checkpoint was written yet"
-    again = f"{going_on(out)} --set train.rate={min(rate / 10, 1e-3):.3g}"
+    again = f"{going_on(out)} --set train.lr={min(rate / 10, 1e-3):.3g}"
     raise ValueError(f"{what}; {where}, {'go on from it' if kept else 'begin again'} with a lower rate: {again}")
 
 

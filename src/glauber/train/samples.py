@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glauber.baseline import DIFFUSIONS
 from glauber.chain import run_chain
 from glauber.codec import ImageCodec, TextCodec, is_image_codec
 from glauber.conditional import Conditional, StepLaw
 from glauber.data.writing import write
+from glauber.method import DIFFUSIONS
 from glauber.model import Model
 from glauber.process import Process, Schedule
 
@@ -23,7 +23,7 @@ CALLS = 64
 def quick_schedule(model: Model) -> Schedule | None:
     """The model's own schedule in blocks so large that CALLS calls do. None for one that must go its own T > CALLS steps."""
     own = model.process.schedule
-    if len(own.times) <= CALLS or own.reading or model.objective in DIFFUSIONS:  # reading on costs little, others count calls
+    if len(own.times) <= CALLS or own.causal or model.objective in DIFFUSIONS:  # reading on costs little, others count calls
         return own
     blocks = (block for block in range(1, own.length) if own.length % block == 0 and own.steps <= block * CALLS)
     try:

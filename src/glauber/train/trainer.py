@@ -10,16 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glauber.baseline import DIFFUSIONS, LOSSES
-from glauber.chain.captured import Captured
 from glauber.conditional import CLASSIFIERS, Transformer, require_classifiable
+from glauber.method import DIFFUSIONS, LOSSES
 from glauber.process import Process
-from glauber.process.draws import Keyed, digest
-from glauber.train.average import Average
+from glauber.process.draws import KeyedGenerator, digest
+from glauber.recipe import TrainSpec
+from glauber.runtime.cuda_graph import CudaGraph
+from glauber.train.ema import EMA
 from glauber.train.muon import Muon, make_optimizers
 from glauber.train.order import shuffled
 from glauber.train.parallel import ALONE, World, cut_like, distribute, entire, own_part, part_of_step
-from glauber.train.recipe import TrainSpec
 
 UNTOLD = 0.1
 """Share of rows whose class the network is not told, so that it learns "no class", too."""
@@ -61,20 +61,20 @@ class Trainer:
             raise ValueError("the network and the process must have the same vocabulary and length")
         if objective in CLASSIFIERS:
             require_classifiable(process)
-        self.world, self.ours = world, world.rows(spec.batch, spec.accumulate)
-        self.average = Average(network, spec.ema, spec.ema_warmup)
+        self.world, self.ours = world, world.rows(spec.batch, spec.grad_accum)
+        self.average = EMA(network, spec.ema_decay, spec.ema_warmup)
         if compiled:
             network.compile_parts()
         self.forward = distribute(network, self.average.network, spec.parallel, world)
         self.step, self.seconds = 0, 0.0
         self.loss_of, self.options = _objective(objective, network, spec)
-        self.captured = captured = self.device.type == "cuda" and world.size == 1
+        self.graphed = graphed = self.device.type == "cuda" and world.size == 1
         ours, width = torch.arange(spec.batch, device=self.device)[self.ours], self.process.length + self.has_classes
-        self.inputs = _Inputs(ours, width, captured)
-        self.optimizers = make_optimizers(network, spec, self.inputs.rate, captured)
-        self.change: Callable[[], Tensor] = Captured(self._change, self.device) if captured else self._change
+        self.inputs = _Inputs(ours, width, graphed)
+        self.optimizers = make_optimizers(network, spec, self.inputs.lr, graphed)
+        self.change: Callable[[], Tensor] = CudaGraph(self._change, self.device) if graphed else self._change
         self.latest = torch.zeros(4, dtype=torch.float64, device=self.device)  # see `_note`
-        self.reader = ThreadPoolExecutor(1, "reader") if captured else None
+        self.reader = ThreadPoolExecutor(1, "reader") if graphed else None
         self.coming: tuple[int, Future[Tensor]] | None = None  # the batch of the next step, which is being read
 
     @property
@@ -102,16 +102,16 @@ class Trainer:
         return max(self.step / self.spec.steps, clock)
 
     @property
-    def rate(self) -> float:
+    def lr(self) -> float:
         """The learning rate of the last step."""
         return float(self.optimizers[0].param_groups[0]["lr"])
 
     def advance(self) -> Tensor:
         """One step; the loss of our rows, a tensor so that reading it may wait."""
         began = time.perf_counter()
-        rate = learning_rate(self.step, self.spec, self.progress if self.spec.seconds is not None else None)
-        self.inputs.tell(self.batch(), digest((self.spec.seed, self.step)), rate, self.average.next_weight())
-        preparing = isinstance(self.change, Captured) and not self.change.ready
+        lr = learning_rate(self.step, self.spec, self.progress if self.spec.seconds is not None else None)
+        self.inputs.tell(self.batch(), digest((self.spec.seed, self.step)), lr, self.average.next_weight())
+        preparing = isinstance(self.change, CudaGraph) and not self.change.ready
         loss = self.change().clone()
         self.step += 1
         if preparing:  # compiling and recording is not training
@@ -130,14 +130,14 @@ class Trainer:
         """Move the weights and their average by one step; the loss. All that differs from step to step is in `inputs`."""
         loss = self._gradient()
         parameters = list(self.network.parameters())
-        if self.spec.clip is not None:
-            norm = torch.nn.utils.clip_grad_norm_(parameters, self.spec.clip)
+        if self.spec.grad_clip is not None:
+            norm = torch.nn.utils.clip_grad_norm_(parameters, self.spec.grad_clip)
         else:
             norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
         self._note(loss, entire(norm))
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = self.inputs.rate
+                group["lr"] = self.inputs.lr
             optimizer.step()
             optimizer.zero_grad()
         self.average.update(parameters, self.inputs.weight)
@@ -148,8 +148,8 @@ class Trainer:
 
         On the device, and in place: no GPU is waited for, and a recorded step does it, too.
         """
-        rate = torch.as_tensor(self.inputs.rate, dtype=torch.float64, device=self.device)
-        now = torch.stack([self.latest[0] + 1, loss.double(), norm.double(), rate])
+        lr = torch.as_tensor(self.inputs.lr, dtype=torch.float64, device=self.device)
+        now = torch.stack([self.latest[0] + 1, loss.double(), norm.double(), lr])
         self.latest.copy_(torch.where(self.latest.isfinite().all(), now, self.latest))
 
     def trouble(self, state: bool = False) -> tuple[int, str] | None:
@@ -157,8 +157,8 @@ class Trainer:
 
         With `state`, what a checkpoint would hold is looked at, too: a step may leave weights that are too large for a float.
         """
-        step, loss, norm, rate = self.latest.tolist()
-        rated = f"of step {step:.0f} is {{}}, at a learning rate of {rate:.3g}"
+        step, loss, norm, lr = self.latest.tolist()
+        rated = f"of step {step:.0f} is {{}}, at a learning rate of {lr:.3g}"
         if not math.isfinite(loss):
             return int(step), f"the loss {rated.format(loss)}"
         if not math.isfinite(norm):
@@ -166,15 +166,15 @@ class Trainer:
         if state:
             tensors = [own_part(tensor) for named in self.state()[0].values() for tensor in named.values()]
             if not math.isfinite(torch.nn.utils.get_total_norm(tensors, torch.inf).item()):
-                return int(step), f"the weights after step {step:.0f} are not finite, at a learning rate of {rate:.3g}"
+                return int(step), f"the weights after step {step:.0f} are not finite, at a learning rate of {lr:.3g}"
         return None
 
     def _gradient(self) -> Tensor:
         """Add the gradient of our rows' loss to that of each weight, part by part; the loss, the mean of the parts' losses."""
-        number, losses = self.spec.accumulate, []
+        number, losses = self.spec.grad_accum, []
         parts = zip(self.inputs.tokens.chunk(number), self.inputs.rows.chunk(number), strict=True)
         for k, (tokens, rows) in enumerate(parts, start=1):
-            draws = Keyed(self.inputs.key, rows, self.spec.batch)
+            draws = KeyedGenerator(self.inputs.key, rows, self.spec.batch)
             forward: Callable[..., Tensor] = self.forward
             if self.has_classes:
                 forward, tokens = self._telling(tokens[:, -1], draws), tokens[:, :-1]
@@ -185,7 +185,7 @@ class Trainer:
             losses.append(loss.detach())
         return torch.stack(losses).sum()
 
-    def _telling(self, classes: Tensor, draws: Keyed) -> Callable[..., Tensor]:
+    def _telling(self, classes: Tensor, draws: KeyedGenerator) -> Callable[..., Tensor]:
         """The network, told the class (B,) of each row but for an UNTOLD share of them; a row may be asked about repeatedly."""
         untold = draws.uniform((len(classes), 1))[:, 0] < UNTOLD
         told = torch.where(untold, self.network.config.classes, classes)
@@ -254,8 +254,8 @@ class Trainer:
                 if ("momentum" in kinds) != isinstance(self._owner(parameter), Muon):
                     raise ValueError("the checkpoint is of another optimiser; train into another folder")
                 self._owner(parameter).state[parameter] = {k: v.to(self.device, copy=k == "step") for k, v in kinds.items()}
-        if self.captured:
-            self.change = Captured(self._change, self.device)
+        if self.graphed:
+            self.change = CudaGraph(self._change, self.device)
         self.step, self.seconds, self.average.updates = numbers["step"], numbers["seconds"], numbers["averaged"]
         self.latest.zero_()[0] = self.step
 
@@ -279,30 +279,30 @@ class Trainer:
 class _Inputs:
     """All that differs from one step to the next; where a step is recorded and replayed, in tensors that stay in place."""
 
-    def __init__(self, rows: Tensor, width: int, captured: bool):
+    def __init__(self, rows: Tensor, width: int, graphed: bool):
         self.rows = rows  # (B,) which rows of the whole batch are ours
         self.tokens = rows.new_zeros(len(rows), width)
         self.key = rows.new_zeros(())  # of the random numbers
-        self.rate: float | Tensor = torch.zeros((), device=rows.device) if captured else 0.0
-        self.weight: float | Tensor = torch.zeros((), device=rows.device) if captured else 0.0  # of the average's step
+        self.lr: float | Tensor = torch.zeros((), device=rows.device) if graphed else 0.0
+        self.weight: float | Tensor = torch.zeros((), device=rows.device) if graphed else 0.0  # of the average's step
 
-    def tell(self, tokens: Tensor, key: int, rate: float, weight: float) -> None:
+    def tell(self, tokens: Tensor, key: int, lr: float, weight: float) -> None:
         self.key.fill_(key)
-        if isinstance(self.rate, Tensor) and isinstance(self.weight, Tensor):
+        if isinstance(self.lr, Tensor) and isinstance(self.weight, Tensor):
             self.tokens.copy_(tokens, non_blocking=True)
-            self.rate.fill_(rate)
+            self.lr.fill_(lr)
             self.weight.fill_(weight)
         else:
-            self.tokens, self.rate, self.weight = tokens.to(self.rows.device), rate, weight
+            self.tokens, self.lr, self.weight = tokens.to(self.rows.device), lr, weight
 
 
 def learning_rate(step: int, spec: TrainSpec, progress: float | None = None) -> float:
     """Linear from 0 to the peak, a cosine down to the final rate, then constant; the cosine by `progress` where given."""
     if step < spec.warmup:
-        return spec.rate * step / spec.warmup
+        return spec.lr * step / spec.warmup
     end = spec.decay if spec.decay is not None else spec.steps
     done = min(1.0, (step - spec.warmup) / max(1, end - spec.warmup) if progress is None else progress)
-    return spec.final_rate + (spec.rate - spec.final_rate) * 0.5 * (1 + math.cos(math.pi * done))
+    return spec.min_lr + (spec.lr - spec.min_lr) * 0.5 * (1 + math.cos(math.pi * done))
 
 
 def _objective(name: str, network: Transformer, spec: TrainSpec) -> tuple[Callable[..., Tensor], dict[str, Any]]:
@@ -314,9 +314,13 @@ def _objective(name: str, network: Transformer, spec: TrainSpec) -> tuple[Callab
     options: dict[str, Any] = {"chunked": True, "check": False}
     if name != "dense":
         return LOSSES[name], options
-    options |= {"prompts": spec.prompts, "labels": spec.labels, "read_every": spec.read_every}
+    options |= {
+        "clean_fraction": spec.clean_fraction,
+        "marked_fraction": spec.marked_fraction,
+        "causal_every": spec.causal_every,
+    }
     if network.config.conditioning == "time":  # it can know no order but the schedule's own, and no prompt
-        options |= {"any_order": False, "prompts": 0.0}
+        options |= {"any_order": False, "clean_fraction": 0.0}
     return LOSSES[name], options
 
 

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from glauber.bench.table1.ways import METHODS, ways
+from glauber.bench.table1.plans import METHODS, plans
 from glauber.codec import is_image_codec
 from glauber.data.writing import read_json, write
 from glauber.evaluate.text import Texts, passages, read_texts
-from glauber.score import Windows, characters
-from glauber.train.recipe import Recipe, recipe
+from glauber.recipe import Recipe
+from glauber.tasks.score import Windows, characters
+from glauber.train.overrides import apply_settings
+from glauber.train.recipes import recipe
 from glauber.train.run import Data, check_plan, fit, shards_data
-from glauber.train.settings import apply_settings
 
 RUN = {
     "train.steps": 10**7,
@@ -26,16 +27,16 @@ RUN = {
     "train.checkpoint_every": 1000,
     "train.keep_checkpoints": 1,
 }
-SIZE = {"network.width": 288, "network.layers": 8, "network.heads": 6, "network.cond": 64}
+SIZE = {"network.width": 288, "network.layers": 8, "network.heads": 6, "network.cond_dim": 64}
 """11.3 M parameters with 4096 tokens."""
 TINY = {
     "network.width": 32,
     "network.layers": 2,
     "network.heads": 2,
-    "network.cond": 16,
+    "network.cond_dim": 16,
     "train.batch": 32,
     "train.warmup": 20,
-    "train.ema": 0.98,
+    "train.ema_decay": 0.98,
     "train.precision": "fp32",
     "train.evaluate_every": 50,
     "train.checkpoint_every": 50,
@@ -105,7 +106,7 @@ def open_table(out: Path, data: Path, test: Path | None, asked: dict[str, Any]) 
     length = int(windows.characters.double().mean())
     table = Folder(out, shards, Texts(real.source, passages(real.texts, length)), windows, settings)
     for method in METHODS:  # a mistake in the settings is found before anything is trained
-        ways(method, shards.length)
+        plans(method, shards.length)
         check_plan(fit(table.plan(method), shards), shards)
     plan = json.loads(json.dumps(table.plan("ggm").to_dict()))
     if settings.setdefault("recipe", plan) != plan:

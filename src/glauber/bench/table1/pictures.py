@@ -21,10 +21,10 @@ def calls_picture(rows: Sequence[dict[str, Any]]) -> bytes | None:
     from matplotlib.ticker import LogLocator, NullLocator
 
     for method, colour in COLOURS.items():
-        judged = [row for row in rows if row["method"] == method and row["judge_ppl"] is not None]
+        scored = [row for row in rows if row["method"] == method and row["judge_ppl"] is not None]
         for order, style in (("left to right", "o-"), ("random order", "o--")):
-            found = [row for row in judged if (row["order"] == "random") == (style == "o--")]
-            name = f"{method}, {order}" if len({row["order"] for row in judged}) > 1 else method
+            found = [row for row in scored if (row["order"] == "random") == (style == "o--")]
+            name = f"{method}, {order}" if len({row["order"] for row in scored}) > 1 else method
             points = sorted((row["calls"], row["judge_ppl"]) for row in found)
             if points:
                 axes.plot(*zip(*points, strict=True), style, color=colour, markersize=4, linewidth=1.6, label=name)

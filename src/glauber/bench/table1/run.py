@@ -17,18 +17,18 @@ from typing import Any
 import numpy as np
 import torch
 
+from glauber.bench.table1.evaluated import evaluate_samples, write_table
 from glauber.bench.table1.folder import Folder, open_table, require_table, seconds_per_sample, sized
-from glauber.bench.table1.judged import judge_samples, write_table
+from glauber.bench.table1.plans import METHODS, Plan, bound, draw, order_of, plans
 from glauber.bench.table1.tiny import tiny_data, tiny_judge
-from glauber.bench.table1.ways import METHODS, Way, bound, draw, order_of, ways
 from glauber.bench.timing import clear, device_name
 from glauber.evaluate.judge import find_model
 from glauber.model import Model, load
 from glauber.runs import is_run
-from glauber.score import characters
+from glauber.tasks.score import characters
 from glauber.train.report import read_log
 from glauber.train.run import fit, run
-from glauber.train.validation import VALID_ROWS
+from glauber.train.validate import VALID_ROWS
 
 ROWS = 64
 """Sampled at once; an interruption costs no more."""
@@ -76,31 +76,31 @@ def bench_table1(
     if tiny and judge is None:
         judge = str(tiny_judge(out / "judge", (out / "data" / "train.txt").read_text()))
     if judge is not None:
-        judge_samples(table, judge)
+        evaluate_samples(table, judge)
     return write_table(table)
 
 
 def _make(table: Folder, method: str) -> None:
     """Train a method, draw its samples and compute its bounds, each unless it is done."""
     record, number = table.record(method), table.settings["number"]
-    asked = ways(method, table.data.length)
-    if record["train"] is not None and all(table.done(record["sets"].get(way.name)) for way in asked):
+    asked = plans(method, table.data.length)
+    if record["train"] is not None and all(table.done(record["sets"].get(plan.name)) for plan in asked):
         return
     model = _trained(table, method)
     if record["train"] is None:
         record["train"] = _training(table, method, model)
         table.keep(method, record)
-    for way in asked:
-        made = record["sets"].setdefault(way.name, {"calls": way.calls, "order": order_of(model, way), "batches": []})
+    for plan in asked:
+        made = record["sets"].setdefault(plan.name, {"calls": plan.calls, "order": order_of(model, plan), "batches": []})
         for part in range(sum(len(batch["tokens"]) for batch in made["batches"]), number, ROWS):
-            made["batches"].append(_sampled(model, way, min(ROWS, number - part), part))
+            made["batches"].append(_sampled(model, plan, min(ROWS, number - part), part))
             table.keep(method, record)
         if "bound" not in made:
-            made["bound"] = bound(model, way, table.windows)
+            made["bound"] = bound(model, plan, table.windows)
             table.keep(method, record)
         spent = seconds_per_sample(made)
         bits = "" if made["bound"] is None else f", at most {made['bound']['bits_per_char']:.3f} bits per character"
-        print(f"{method}, {way.name}: {spent:.3g} s a sample{bits}", flush=True)
+        print(f"{method}, {plan.name}: {spent:.3g} s a sample{bits}", flush=True)
 
 
 def _trained(table: Folder, method: str) -> Model:
@@ -128,7 +128,7 @@ def _training(table: Folder, method: str, model: Model) -> dict[str, Any]:
     log = read_log(table.out / "runs" / method / "log.jsonl")
     curves = {
         curve: [(line["seconds"], line[name] / per_token) for line in log if line.get(name) is not None]
-        for curve, name in (("curve", "valid_bits_per_token"), ("read", "valid_bits_per_token_read"))
+        for curve, name in (("curve", "valid_bits_per_token"), ("read", "valid_bits_per_token_causal"))
     }
     parameters = sum(parameter.numel() for parameter in model.network.parameters())
     about = {"seconds": model.about["seconds"], "steps": model.about["steps"], "device": device_name(model.device)}
@@ -136,9 +136,9 @@ def _training(table: Folder, method: str, model: Model) -> dict[str, Any]:
     return about | {"parameters": parameters, "sweeps": sweeps, **curves}
 
 
-def _sampled(model: Model, way: Way, rows: int, seed: int) -> dict[str, Any]:
+def _sampled(model: Model, plan: Plan, rows: int, seed: int) -> dict[str, Any]:
     """A batch of samples and its time; on a GPU the network is bfloat16, as it was trained, and draws are float64."""
     began = time.perf_counter()
     with torch.autocast(model.device.type, torch.bfloat16, enabled=model.device.type == "cuda"):
-        tokens = draw(model, way, rows, torch.Generator().manual_seed(seed)).tolist()
+        tokens = draw(model, plan, rows, torch.Generator().manual_seed(seed)).tolist()
     return {"seconds": time.perf_counter() - began, "tokens": tokens}

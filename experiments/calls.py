@@ -1,0 +1,193 @@
+"""Which chain is best for a budget of network calls: samples of a language model by many schedules, for the judge.
+
+    python experiments/calls.py --model novels --out OUT [--number 64]
+    python experiments/language.py judge --data DATA --test TEST.txt --out OUT --train TRAIN.txt --judge MODEL
+    python experiments/calls.py --out OUT --table
+
+The first goes on after an interruption, and so does the second. The third prints the table, keeps its figures in OUT/calls.json
+and draws OUT/calls.png: quality against calls, and against seconds.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from language import keep_samples, low_precision
+
+from glauber import CallCounter, Model, Process, Schedule, load, run_chain
+from glauber.conditional import Denoiser
+from glauber.provenance import write_figures
+
+PARTS = (16, 8, 4, 2, 1, 0.5)  # budgets: L over these
+SWEEPS = (1, 2, 4)
+ORDERS = ("strided", "segments", "random")
+FIGURES = ("perplexity", "perplexity_paper")
+
+
+class Plan(NamedTuple):
+    """A chain for a budget."""
+
+    name: str
+    schedule: Schedule
+    options: dict[str, Any]
+    polish: int = 0
+    """How many calls to draw the doubtful sites anew; none if 0."""
+
+
+def plans(L: int) -> Iterator[Plan]:
+    """One to four sweeps in blocks that keep to the budget, in three orders, noise labelled or not, with both kernels."""
+    for part in PARTS:
+        calls = int(L / part)
+        for sweeps in SWEEPS:
+            if sweeps * L % calls or sweeps * L < calls:
+                continue
+            block = sweeps * L // calls
+            for order in ORDERS if block > 1 else ("left-to-right", "random"):
+                generator = torch.Generator().manual_seed(0)
+                schedule = Schedule.round_robin(L, sweeps * L, "linear", order, block, generator=generator)
+                # With one sweep noise is told apart anyway, and no token is kept.
+                for options in ({}, {"mark_noise": True}, {"kernel": "reversal"})[: 1 if sweeps == 1 else 3]:
+                    how = " ".join(["marked" if "mark_noise" in options else "", str(options.get("kernel", ""))]).strip()
+                    yield Plan(f"calls {calls}, {sweeps} sweeps, {order}, block {block} {how}".strip(), schedule, options)
+                if sweeps == 2 and order == "segments":
+                    yield Plan(
+                        f"calls {calls}, 2 sweeps, onward, block {block} first labelled", schedule, {"mark_noise": "first"}
+                    )
+        if part > 2:  # half of the budget for all sites, a quarter to draw the doubtful ones anew
+            schedule = Schedule.round_robin(L, L, "linear", "segments", 2 * L // calls)
+            yield Plan(f"calls {calls}, 1 sweeps, onward, block {2 * L // calls} polished", schedule, {}, calls // 4)
+
+
+def run(model: Model, counted: CallCounter, plan: Plan, number: int) -> torch.Tensor:
+    """The samples of a way."""
+    process = Process(plan.schedule, model.process.noise).to(model.device)
+    generator, L = torch.Generator().manual_seed(0), plan.schedule.length
+    if plan.options.get("mark_noise") != "first":
+        x = run_chain(counted, process, number, generator=generator, **plan.options)
+        return x if not plan.polish else polished(model, counted, x, plan.polish, generator)
+    x = run_chain(counted, process, number, generator=generator, mark_noise=True, stop=L)
+    noise = process.noise.sample(x.shape, generator)
+    return run_chain(counted, process, start=(torch.where(x == process.noise.mask, noise, x), L), generator=generator)
+
+
+def polished(model: Model, counted: CallCounter, x: torch.Tensor, calls: int, generator: torch.Generator) -> torch.Tensor:
+    """The rows, with the eighth of their sites whose tokens the network doubts most drawn anew, given the others."""
+    L = x.shape[1]
+    survival = torch.full(x.shape, 7 / 8, dtype=torch.float64, device=x.device)  # as if so many were still right
+    law = model.network(x, torch.zeros_like(x[:, 0]), survival).log_softmax(-1)
+    counted.calls, counted.rows = counted.calls + 1, counted.rows + len(x)
+    doubtful = law.gather(-1, x[..., None]).squeeze(-1).argsort(1)[:, : L // 8]
+    sure = torch.ones_like(x, dtype=torch.bool).scatter(1, doubtful, False)
+    process = Process(Schedule.round_robin(L, L, 0.0, "segments", L // calls), model.process.noise).to(model.device)
+    return run_chain(counted, process, len(x), clamp=(sure, x), generator=generator)
+
+
+def draw(model: Model, plan: Plan, out: Path, number: int) -> None:
+    """The samples of a way, unless they are there."""
+    folder = out / "samples"
+    if (folder / plan.name.replace(" ", "_") / "00000.json").is_file():
+        return
+    began, counted = time.perf_counter(), CallCounter(Denoiser(model.network))
+    with torch.no_grad(), low_precision(model):
+        x = run(model, counted, plan, number)
+    keep_samples(folder, plan.name, 0, x, counted.rows / number, began)
+
+
+class Judged(NamedTuple):
+    """What the judge said of a way."""
+
+    budget: int
+    kind: str
+    calls: float
+    seconds: float
+    perplexity: float
+    entropy: float
+
+
+def collect(out: Path) -> dict[str, Any]:
+    """What the judge said of all ways and of real text, in few words; kept in OUT/calls.json."""
+
+    def short(side: dict[str, Any]) -> dict[str, Any]:
+        judge = {name: side["judges"][0][name] for name in FIGURES}
+        return {"number": side["number"], **judge, "entropy": side["entropy"], "distinct": side["distinct"]}
+
+    parts = [json.loads(file.read_text()) for file in (out / "samples").glob("*/00000.json")]
+    seconds = {part["name"]: part["seconds"] for part in parts}
+    found = json.loads((out / "language.json").read_text())["samples"]
+    rows = [
+        {"name": name, "calls": report["calls"], "seconds": seconds[name], **short(report["samples"])}
+        for name, report in found.items()
+    ]
+    figures = {"real": short(next(iter(found.values()))["reference"]), "rows": rows}
+    write_figures(out / "calls.json", figures)
+    return figures
+
+
+def evaluated(out: Path) -> tuple[list[Judged], float]:
+    """All ways, and the perplexity of real text."""
+    figures, rows = collect(out), []
+    for row in figures["rows"]:
+        budget, sweeps, order, block = row["name"].removeprefix("calls ").split(", ")
+        order, how = (
+            order.replace("left-to-right", "segments"),
+            " ".join(block.split()[2:]),
+        )  # blocks of one site are the same in both
+        kind = f"{sweeps}, {order}, {how}".strip(", ").replace("1 sweeps", "1 sweep")
+        rows.append(Judged(int(budget), kind, row["calls"], row["seconds"], row["perplexity"], row["entropy"]))
+    return rows, figures["real"]["perplexity"]
+
+
+def table(out: Path) -> None:
+    """What docs/sampling.md shows: the perplexity by kind of chain and budget; the same as a picture."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import NullFormatter
+
+    rows, real = evaluated(out)
+    budgets = sorted({row.budget for row in rows})
+    print(f"| | {' | '.join(map(str, budgets))} |\n|---|{'---:|' * len(budgets)}")
+    for kind in sorted({row.kind for row in rows}, key=lambda kind: min(row.perplexity for row in rows if row.kind == kind)):
+        cells = {row.budget: f"{row.perplexity:.0f}" for row in rows if row.kind == kind}
+        print(f"| {kind} | {' | '.join(cells.get(budget, '') for budget in budgets)} |")
+    print(f"entropy {min(row.entropy for row in rows):.2f} to {max(row.entropy for row in rows):.2f}; real text {real:.1f}")
+    figure = Figure(figsize=(9, 3.8), layout="constrained")
+    of_calls, of_seconds = figure.subplots(1, 2, sharey=True)
+    for order, colour in (("random", "#8c8c96"), ("strided", "#3c78b4"), ("segments", "#f07828")):
+        for polish, marker in ((False, "o"), (True, "*")):
+            chosen = [row for row in rows if order in row.kind and ("polished" in row.kind) == polish]
+            look = {"color": colour, "marker": marker, "s": 60 if polish else 14, "label": order + ", polished" * polish}
+            for axes, across in ((of_calls, "calls"), (of_seconds, "seconds")) if chosen else ():
+                axes.scatter([getattr(row, across) for row in chosen], [row.perplexity for row in chosen], **look)
+    for axes in (of_calls, of_seconds):
+        axes.axhline(real, color="#1e1e24", linewidth=1, linestyle=":", label="real text")
+        axes.set(xscale="log", yscale="log")
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    of_calls.set_xticks(budgets, list(map(str, budgets)))
+    of_calls.set(xlabel="network calls of a sample", ylabel="judge's perplexity")
+    of_seconds.set_xlabel("seconds of all samples of a chain")
+    of_seconds.set_xticks([0.2, 0.5, 1, 2, 5], ["0.2", "0.5", "1", "2", "5"])
+    of_seconds.legend()
+    figure.savefig(out / "calls.png", dpi=110)
+
+
+def main() -> None:
+    """Read the arguments; sample every way, or show what the judge said of them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="novels")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--number", type=int, default=64)
+    parser.add_argument("--table", action="store_true")
+    args = parser.parse_args()
+    if args.table:
+        table(args.out)
+        return
+    model = load(args.model, "cuda" if torch.cuda.is_available() else "cpu")
+    for plan in plans(model.process.length):
+        draw(model, plan, args.out, args.number)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""The paper's loss, its marginal and the dense one: the same network, data and time; the bound against the time.
+
+    python experiments/losses.py --data DATA --out FILE.json [--seconds 60] [--rates 1e-3,3e-3] [--conditionings time,survival]
+
+Every loss is trained at every rate in every conditioning, on the paper's schedule (four sweeps, keep ½). Prints the best run of
+each loss, and how much sooner the dense loss was where that run ended. FILE.png shows the curves. Called again it goes on.
+"""
+
+import argparse
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from glauber.conditional import Transformer, TransformerConfig, conditional_of
+from glauber.data import open_shards
+from glauber.evaluate import bound
+from glauber.process import NoiseLaw, Process, Schedule
+from glauber.provenance import write_figures
+from glauber.train import Trainer, TrainSpec
+
+LEARNED = 0.02  # bits below its beginning, for a run to count
+LOSSES = ("binary", "marginal", "dense")
+
+
+def curve(args: argparse.Namespace, objective: str, conditioning: str, rate: float) -> dict[str, Any]:
+    """One run: the bound in bits per token on held-out rows, at times that grow from one mark to the next."""
+    shards, device = open_shards(args.data), torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    shape = {"width": args.width, "layers": args.layers, "heads": args.heads, "conditioning": conditioning}
+    torch.manual_seed(0)
+    network = Transformer(TransformerConfig(shards.vocab, shards.length, **shape)).to(device)
+    noise = NoiseLaw.unigram(torch.from_numpy(np.array(shards.counts)))
+    process = Process(Schedule.round_robin(shards.length, 4 * shards.length, 0.5), noise)
+    precision = "bf16" if device.type == "cuda" else "fp32"
+    spec = TrainSpec(10**9, args.batch, lr=rate, min_lr=rate / 10, seconds=args.seconds, grad_clip=1.0, precision=precision)
+    trainer = Trainer(network, process, shards.rows("train"), spec, objective, compiled=args.compile)
+    valid = shards.rows("valid")
+    rows = torch.from_numpy(valid[np.arange(min(args.rows, len(valid)))]).to(device)
+    points = []
+    for mark in args.seconds * np.geomspace(1 / 256, 1, args.marks):
+        while trainer.seconds < mark:
+            for _ in range(10):
+                loss = trainer.advance()
+            began = time.perf_counter()
+            loss.item()  # a GPU runs behind; here we wait for it
+            trainer.seconds += time.perf_counter() - began
+        conditional = conditional_of(objective, trainer.average.network.eval(), trainer.process)
+        result = bound(conditional, trainer.process, rows, draws=16, generator=torch.Generator().manual_seed(0))
+        bits = result.mean / (math.log(2) * shards.length)
+        points.append({"seconds": trainer.seconds, "step": trainer.step, "bits_per_token": bits})
+    return {"objective": objective, "conditioning": conditioning, "rate": rate, "curve": points}
+
+
+def sooner(dense: dict[str, Any], other: dict[str, Any], clock: str = "seconds") -> float:
+    """How many times sooner the dense loss was where the other one ended, by seconds or by "step"; nan if it never was."""
+    goal, end = other["curve"][-1]["bits_per_token"], other["curve"][-1][clock]
+    before = None
+    for point in dense["curve"]:
+        if point["bits_per_token"] <= goal:
+            if before is None:
+                return float(end / point[clock])
+            a, b = (math.log(p[clock]) for p in (before, point))
+            share = (before["bits_per_token"] - goal) / (before["bits_per_token"] - point["bits_per_token"])
+            return float(end / math.exp(a + share * (b - a)))
+        before = point
+    return float("nan")
+
+
+def best_runs(runs: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Of each loss, told the time or the survival, the run at its best rate."""
+    best: dict[tuple[str, str], dict[str, Any]] = {}
+    for run in runs:
+        key = run["objective"], run["conditioning"]
+        if key not in best or run["curve"][-1]["bits_per_token"] < best[key]["curve"][-1]["bits_per_token"]:
+            best[key] = run
+    return best
+
+
+def tell(runs: list[dict[str, Any]]) -> None:
+    """The best run of each loss, and the factors."""
+    best = best_runs(runs)
+    print("| loss | told | best rate | bits per token | steps | the dense loss was there | in steps |")
+    print("|---|---|---|---|---|---|---|")
+    for (objective, conditioning), run in sorted(best.items()):
+        words, end = ["", ""], run["curve"][-1]
+        if objective != "dense" and ("dense", conditioning) in best:
+            factors = [sooner(best["dense", conditioning], run, clock) for clock in ("seconds", "step")]
+            words = ["never" if math.isnan(factor) else f"{factor:.1f} × sooner" for factor in factors]
+        if end["bits_per_token"] > run["curve"][0]["bits_per_token"] - LEARNED:
+            words = ["it learned nothing", ""]  # a classifier begins with the law of the noise
+        figures = f"{run['rate']:g} | {end['bits_per_token']:.3f} | {end['step']}"
+        print(f"| {objective} | {conditioning} | {figures} | {' | '.join(words)} |")
+
+
+def draw(runs: list[dict[str, Any]], path: Path) -> None:
+    """The curves, in full colour those at the best rates."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 4.2))
+    colours = dict(zip(LOSSES, ("tab:red", "tab:orange", "tab:blue"), strict=True))
+    best = best_runs(runs)
+    for run in runs:
+        chosen = run is best[run["objective"], run["conditioning"]]
+        seconds, bits = zip(*((p["seconds"], p["bits_per_token"]) for p in run["curve"]), strict=True)
+        style = "-" if run["conditioning"] == "survival" else "--"
+        label = f"{run['objective']}, told the {run['conditioning']}, rate {run['rate']:g}" if chosen else None
+        look = {"linewidth": 1.6} if chosen else {"linewidth": 0.8, "alpha": 0.25}
+        axes.plot(seconds, bits, style, color=colours[run["objective"]], label=label, **look)
+    axes.set(xscale="log", xlabel="seconds of training", ylabel="bound, bits per token")
+    axes.legend(fontsize=7)
+    figure.tight_layout()
+    figure.savefig(path, dpi=150)
+
+
+def main() -> None:
+    """Read the arguments; train what is not there yet; tell."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("data", "out"):
+        parser.add_argument(f"--{name}", type=Path, required=True)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--rates", default="1e-3,3e-3")
+    parser.add_argument("--conditionings", default="time,survival")
+    parser.add_argument("--losses", default=",".join(LOSSES))
+    for name, value in {"width": 128, "layers": 4, "heads": 4, "batch": 256, "rows": 256, "marks": 24}.items():
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--compile", action="store_true", help="which pays for a network that is not tiny")
+    args = parser.parse_args()
+    varied = ("rates", "conditionings", "losses")
+    numbers = {name: value for name, value in vars(args).items() if not isinstance(value, Path) and name not in varied}
+    shards = open_shards(args.data)
+    numbers |= {"data": shards.hash, "length": shards.length}
+    before = json.loads(args.out.read_text()) if args.out.is_file() else {"settings": numbers, "runs": []}
+    if before["settings"] != numbers:
+        raise SystemExit(f"{args.out} holds runs with other settings or data; name another file")
+    runs: list[dict[str, Any]] = before["runs"]
+    done = {(run["objective"], run["conditioning"], run["rate"]) for run in runs}
+    for conditioning in args.conditionings.split(","):
+        for objective in args.losses.split(","):
+            for rate in map(float, args.rates.split(",")):
+                if (objective, conditioning, rate) not in done:
+                    runs.append(curve(args, objective, conditioning, rate))
+                    write_figures(args.out, {"settings": numbers, "runs": runs})
+                    print(objective, conditioning, rate, runs[-1]["curve"][-1], flush=True)
+    tell(runs)
+    draw(runs, args.out.with_suffix(".png"))
+
+
+if __name__ == "__main__":
+    main()

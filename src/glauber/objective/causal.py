@@ -1,0 +1,33 @@
+"""A label at every site, each given the sites before it: the schedule of one sweep in reading order, all its steps in one pass.
+
+Noised from the last site to the first with keep 0, a row is undone from the first site to the last, each given a clean
+beginning and noise that tells nothing. That chain is autoregressive generation, and its bound is the exact likelihood.
+"""
+
+import torch
+from torch import Tensor
+
+from glauber.conditional.adapters import Network
+from glauber.objective.dense import answers_loss
+from glauber.process import Process, Tokens, as_tokens
+from glauber.process.draws import Generator
+
+
+def causal(
+    network: Network,
+    process: Process,
+    x0: Tokens,
+    chunked: bool = False,
+    check: bool = True,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Predict every token of clean rows (B, L) from those before it: mean cross-entropy. For a network that `reads`.
+
+    Args:
+        chunked: never hold all the logits (`linear_cross_entropy`); needs a `Transformer`.
+        check: look at the tokens first, which makes a GPU wait.
+        generator: not needed, since nothing is drawn.
+    """
+    x0 = process.check_tokens(x0) if check else as_tokens(x0)
+    survival, t = torch.ones_like(x0, dtype=torch.float64), torch.zeros_like(x0[:, 0])
+    return answers_loss(network, x0, t, survival, x0, process.noise.probs, chunked, len(x0))

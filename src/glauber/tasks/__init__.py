@@ -1,0 +1,1 @@
+"""What a model is used for besides whole samples: infill, inpaint, vary, score."""

@@ -1,0 +1,176 @@
+"""Behind `glauber codec train`: a VQ codec trained on the user's images, in a folder of diffusers' layout."""
+
+import io
+import json
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from math import isqrt
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from glauber.codec.vq import CONFIG, WEIGHTS, VQCodec
+from glauber.data.images import LARGEST, Frame, find_images
+from glauber.data.sources import Sources
+from glauber.data.writing import disk_full_said, write
+from glauber.runtime.files import parse_json
+from glauber.runtime.progress import progress_bar, watched
+from glauber.train.vq import VQSettings, VQTrainer
+
+STATE, LOG, SHEET, PIXELS = "training.safetensors", "log.jsonl", "reconstructions-{:06d}.png", "images.tmp"
+HELD_OUT = 64
+"""Images that the codec is judged on and never trained on: one in twenty, and at most so many."""
+
+
+class Trained(NamedTuple):
+    """What came of it."""
+
+    done: bool
+    report: dict[str, Any]  # step, images, held_out, and what `judge` says
+
+
+def train_codec(
+    sources: Sequence[str | Path],
+    out: str | Path,
+    settings: VQSettings,
+    size: int = 64,
+    grey: bool = False,
+    every: int = 500,
+    resume: bool = False,
+    progress: bool = True,
+) -> Trained:
+    """Train, and write what there is into `out` every so many steps, at the end, and on Ctrl-C.
+
+    Args:
+        sources: images and folders of images, each cut to its middle square and resized.
+        out: takes config.json and diffusion_pytorch_model.safetensors, which `VQCodec.load` and diffusers read, sheets of
+            originals above their reconstructions, log.jsonl, and training.safetensors, from which training goes on.
+        resume: go on from there; only the number of steps may be another one.
+    """
+    if every < 1 or not 1 <= size <= isqrt(LARGEST):
+        raise ValueError(f"a sheet is made after 1 step or more, of images of 1 to {isqrt(LARGEST):,} pixels a side")
+    found, out = Sources(sources, frame=Frame(size, grey)), Path(out)
+    trainer = VQTrainer(settings, found.shape)
+    same = {name: value for name, value in asdict(settings).items() if name != "steps"}
+    same |= {"size": size, "grey": grey, "images": found.describe()}
+    if resume:
+        _restore(trainer, out, same)
+    out.mkdir(parents=True, exist_ok=True)
+    if not resume:
+        (out / LOG).unlink(missing_ok=True)
+    with disk_full_said(out, "go on with --resume"), _pixels(found, out, progress) as images, _stopped() as stopped:
+        train, held = images
+        shown, saved = held if len(held) else np.array(train[:HELD_OUT]), trainer.step
+        with progress_bar(progress, settings.steps, "codec", "step", initial=trainer.step) as bar:
+            while trainer.step < settings.steps and not stopped:
+                parts = trainer.train_step(train)
+                bar.update()
+                if trainer.step % every == 0:
+                    report, saved = _save(trainer, out, same, shown, parts), trainer.step
+                    bar.set_postfix(psnr=report["psnr"], codes=report["codes"])
+        if trainer.step > saved:
+            _save(trainer, out, same, shown, parts)
+        report = {
+            "step": trainer.step,
+            "images": len(train) + len(held),
+            "held_out": len(held),
+            **judge(trainer.codec(), shown),
+        }
+    return Trained(trainer.step >= settings.steps, report)
+
+
+def judge(codec: VQCodec, images: np.ndarray) -> dict[str, Any]:
+    """How well images come back, in decibels of peak signal to noise, and how many of the codes they use."""
+    tokens = codec.encode(images)
+    error = ((codec.decode(tokens).astype(np.float64) - images) ** 2).mean(tuple(range(1, images.ndim)))
+    psnr = 10 * np.log10(255**2 / np.maximum(error, 1e-6))
+    return {"psnr": round(float(psnr.mean()), 2), "codes": len(np.unique(tokens.numpy()))}
+
+
+def sheet(images: np.ndarray, again: np.ndarray, columns: int = 8) -> np.ndarray:
+    """Rows of images, each above the row of what came back: uint8 (rows · 2 · H, columns · W, ...)."""
+    columns = min(columns, len(images))
+    rows = min(2, len(images) // columns)
+    height, width, *rest = images.shape[1:]
+    pairs = np.stack([images[: rows * columns], again[: rows * columns]])
+    pairs = pairs.reshape(2, rows, columns, height, width, *rest)
+    return np.moveaxis(pairs, (1, 0, 3, 2), (0, 1, 2, 3)).reshape(rows * 2 * height, columns * width, *rest)
+
+
+def _save(trainer: VQTrainer, out: Path, same: dict[str, Any], shown: np.ndarray, parts: dict[str, Tensor]) -> dict[str, Any]:
+    """The codec, a sheet, the state and a line of the log, which is returned."""
+    from PIL import Image
+    from safetensors.torch import save
+
+    codec, some, picture = trainer.codec(), shown[:16], io.BytesIO()
+    write(out / WEIGHTS, save(codec.weights, metadata={"format": "pt"}))
+    write(out / CONFIG, (json.dumps({"_class_name": "VQModel", **codec.network}, indent=2) + "\n").encode())
+    Image.fromarray(sheet(some, codec.decode(codec.encode(some)))).save(picture, "png")
+    write(out / SHEET.format(trainer.step), picture.getvalue())
+    write(out / STATE, save(trainer.state(), metadata={"step": str(trainer.step), "same": json.dumps(same)}))
+    report = {"step": trainer.step, **judge(codec, shown), **{name: round(float(part), 5) for name, part in parts.items()}}
+    with (out / LOG).open("a", encoding="utf-8") as log:
+        log.write(json.dumps(report) + "\n")
+    return report
+
+
+def _restore(trainer: VQTrainer, out: Path, same: dict[str, Any]) -> None:
+    from safetensors import SafetensorError, safe_open
+
+    if not (out / STATE).is_file():
+        raise ValueError(f"{out} holds no {STATE} to go on from; leave --resume out to start")
+    try:
+        with safe_open(out / STATE, "pt") as file:
+            said, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        before, step = parse_json(said["same"]), int(said["step"])
+        changed = [name for name, value in same.items() if before.get(name) != value]
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{out / STATE} is damaged; start anew with --force") from error
+    if changed:
+        raise ValueError(f"{out} was trained with another choice of {', '.join(changed)}; repeat that choice to go on")
+    try:
+        trainer.load_state(tensors, step)
+    except (KeyError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{out / STATE} is damaged; start anew with --force") from error
+
+
+@contextmanager
+def _pixels(sources: Sources, out: Path, progress: bool) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The images to train on, uint8 (N, *shape), in a file that goes away at the end, and some drawn at random to judge by."""
+    count, path = sum(1 for source in sources.files for _ in find_images(source.path)), out / PIXELS
+    chosen = set(np.random.default_rng(0).choice(count, min(HELD_OUT, count // 20), replace=False).tolist())
+    held = np.empty((0, *sources.shape), np.uint8)
+    try:
+        with path.open("wb") as file:
+            for place, piece in enumerate(watched(sources.pieces(), progress, count, "images", "image")):
+                pixels = np.asarray(piece.data)
+                if place in chosen:
+                    held = np.concatenate([held, pixels[None]])
+                else:
+                    file.write(pixels.tobytes())
+        yield np.memmap(path, np.uint8, "r", shape=(count - len(held), *sources.shape)), held
+    finally:
+        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            out.rmdir()  # if it holds nothing
+
+
+@contextmanager
+def _stopped() -> Iterator[list[int]]:
+    """SIGINT and SIGTERM put their number into the list, and the step under way is finished."""
+    caught: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        caught.append(number)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield caught
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,250 @@
+"""Recipes by their names. A recipe is a function that returns one."""
+
+import difflib
+from collections.abc import Callable
+from dataclasses import replace
+
+from glauber.conditional import TransformerConfig
+from glauber.recipe import ProcessSpec, Recipe, TrainSpec
+
+
+def tiny() -> Recipe:
+    """Fits any data; seconds on a CPU."""
+    return Recipe(
+        name="tiny",
+        about="a network that fits any data and trains in seconds on a CPU: to see that all is in place",
+        tokens="those of the data",
+        network=TransformerConfig(vocab=2, length=1, width=32, layers=2, heads=2),
+        process=ProcessSpec(keep="linear", noise="unigram"),
+        train=TrainSpec(
+            steps=200, batch=16, lr=3e-3, warmup=20, grad_clip=1.0, ema_decay=0.98, checkpoint_every=50, evaluate_every=100
+        ),
+    )
+
+
+def small() -> Recipe:
+    """Fits any data; minutes on a laptop's CPU. Half of the rows are read: that chain is the first to be learned."""
+    return Recipe(
+        name="small",
+        about="a network that fits any data; about five minutes on two CPU cores, for rows of 256 tokens",
+        tokens="those of the data",
+        network=TransformerConfig(vocab=2, length=1, width=96, layers=4, heads=3, cond_dim=32, causal=True),
+        process=ProcessSpec(keep="linear", noise="unigram"),
+        train=TrainSpec(
+            steps=3000,
+            batch=8,
+            clean_fraction=0.5,
+            marked_fraction=0.3,
+            causal_every=2,
+            optimizer="muon",
+            lr=1e-2,
+            min_lr=1e-5,
+            warmup=50,
+            weight_decay=0.1,
+            grad_clip=1.0,
+            ema_decay=0.99,
+            checkpoint_every=250,
+        ),
+    )
+
+
+def digits() -> Recipe:
+    """8×8 digits cut into 2×2 patches: a minute on two CPU cores."""
+    return Recipe(
+        name="digits",
+        about="scikit-learn's 8×8 digits, cut into 2×2 patches; trains on two CPU cores while you wait",
+        tokens="64 k-means codes of 2×2 patches",
+        network=TransformerConfig(vocab=64, length=16, width=96, layers=3, heads=4, grid=(4, 4), learned_positions=True),
+        process=ProcessSpec(keep="linear"),
+        train=TrainSpec(steps=2500, batch=64, lr=2e-3, warmup=100, weight_decay=0.01, grad_clip=1.0, ema_decay=0.998),
+    )
+
+
+def novels() -> Recipe:
+    """The bundled language model: half of the rows in any order, looking both ways, half read from left to right."""
+    return Recipe(
+        name="novels",
+        about="the language model in the box: 19th-century novels, a BPE of 4096, rows of 256; minutes on one H200",
+        tokens="those of the data; 4096 word pieces in the bundled one",
+        network=TransformerConfig(vocab=4096, length=256, width=384, layers=8, heads=6, cond_dim=64, causal=True),
+        process=ProcessSpec(keep="linear", noise="unigram"),
+        train=TrainSpec(
+            steps=5000,
+            batch=512,
+            clean_fraction=0.5,
+            marked_fraction=0.3,
+            causal_every=2,
+            lr=2e-3,
+            min_lr=1e-5,
+            warmup=200,
+            weight_decay=0.1,
+            grad_clip=1.0,
+            precision="bf16",
+        ),
+    )
+
+
+def _images(name: str, about: str, tokens: str, network: TransformerConfig, steps: int, batch: int) -> Recipe:
+    """Images as a grid of codes: any order, any hole, half of the rows with some sites given; with a network that reads, half
+    of the rows are read, line by line."""
+    return Recipe(
+        name=name,
+        about=about,
+        tokens=tokens,
+        network=network,
+        process=ProcessSpec(keep="linear"),
+        train=TrainSpec(
+            steps=steps,
+            batch=batch,
+            clean_fraction=0.5,
+            marked_fraction=0.3 if network.causal else 0.0,
+            causal_every=2 if network.causal else 0,
+            lr=2e-3 if network.causal else 1e-3,
+            min_lr=1e-5,
+            warmup=500,
+            weight_decay=0.1,
+            grad_clip=1.0,
+            precision="bf16",
+        ),
+    )
+
+
+def fashion() -> Recipe:
+    """Fashion-MNIST: 28×28, grey, 60,000 images."""
+    return _images(
+        name="fashion",
+        about="Fashion-MNIST, 28×28 grey images as 14×14 tokens; for a minute or more on one H200",
+        tokens="256 codes of a VQ codec that shrinks by 2",
+        network=TransformerConfig(
+            256, 196, width=256, layers=7, heads=4, grid=(14, 14), learned_positions=True, cond_dim=64, causal=True
+        ),
+        steps=6_000,
+        batch=320,
+    )
+
+
+def emoji() -> Recipe:
+    """Emoji at 64 pixels: a few thousand images, so a small network and not too long."""
+    return _images(
+        name="emoji",
+        about="emoji of 64×64 pixels as 8×8 tokens; sized for minutes on one H200, not yet trained there",
+        tokens="512 codes of a VQ codec that shrinks by 8",
+        network=TransformerConfig(vocab=512, length=64, width=256, layers=6, heads=4, grid=(8, 8), learned_positions=True),
+        steps=4_000,
+        batch=256,
+    )
+
+
+def faces() -> Recipe:
+    """Faces at 64 pixels: tens of thousands of images."""
+    return _images(
+        name="faces",
+        about="faces of 64×64 pixels as 16×16 tokens; for two minutes or more on one H200",
+        tokens="1024 codes of a VQ codec that shrinks by 4",
+        network=TransformerConfig(
+            1024, 256, width=384, layers=8, heads=6, grid=(16, 16), learned_positions=True, cond_dim=64, causal=True
+        ),
+        steps=4_000,
+        batch=256,
+    )
+
+
+POSITIONS = "rotary positions in two dimensions are ours, since the paper names none"
+
+
+def _paper(vocab: int, grid: tuple[int, int] | None, width: int = 1024, heads: int = 16) -> TransformerConfig:
+    return TransformerConfig(vocab, 1024, width, layers=24, heads=heads, conditioning="time", grid=grid)
+
+
+def paper_owt() -> Recipe:
+    """The paper's language model (section 4.1, appendix I.1)."""
+    return Recipe(
+        name="paper-owt",
+        about="the paper's language model on OpenWebText: packed sequences, Algorithm 1, scalar time",
+        tokens="T5's 32100 word pieces",
+        network=_paper(32100, None),
+        process=ProcessSpec(sweeps=4, keep=0.5, noise="unigram"),
+        objective="binary",
+        train=TrainSpec(
+            steps=2_000_000,
+            batch=64,
+            timesteps=32,
+            lr=1e-4,
+            min_lr=1e-6,
+            warmup=8000,
+            decay=2_000_000,
+            ema_decay=0.9999,
+            ema_warmup=False,
+        ),
+        sampling={"top_p": 0.8, "ban": "end", "truncate": "mixture"},
+    )
+
+
+def paper_celebahq() -> Recipe:
+    """The paper's image model on CelebA-HQ (section 4.2, appendix I.2)."""
+    return Recipe(
+        name="paper-celebahq",
+        about="the paper's model of 256×256 faces, CelebA-HQ: a VQGAN's 32×32 codes, Algorithm 1, scalar time; " + POSITIONS,
+        tokens="8192 codes of a VQGAN that shrinks by 8",
+        network=_paper(8192, (32, 32)),
+        process=ProcessSpec(sweeps=4, keep=0.5, noise="uniform"),
+        objective="binary",
+        train=TrainSpec(
+            steps=1_450_000,
+            batch=2048,
+            lr=1e-4,
+            min_lr=1e-6,
+            warmup=8000,
+            decay=1_000_000,
+            ema_decay=0.9999,
+            ema_warmup=False,
+        ),
+        sampling={"top_p": 0.9, "temperature": [1.05, 1.0], "truncate": "mixture"},
+    )
+
+
+def paper_ffhq() -> Recipe:
+    """The paper's image model on FFHQ (section 4.2, appendix I.2)."""
+    base = paper_celebahq()
+    return replace(
+        base,
+        name="paper-ffhq",
+        about="the paper's model of 256×256 faces, FFHQ: a VQGAN's 32×32 codes, Algorithm 1, scalar time; " + POSITIONS,
+        train=replace(base.train, steps=3_000_000, decay=3_000_000),
+        sampling={"top_p": 0.9, "truncate": "mixture"},
+    )
+
+
+def paper_800m() -> Recipe:
+    """The paper's larger language model (appendix K)."""
+    base = paper_owt()
+    return replace(
+        base,
+        name="paper-800m",
+        about="the paper's scaled-up language model on RedPajama; it tells only the size, so the shape and the rest are ours",
+        network=_paper(32100, None, width=1536, heads=24),
+    )
+
+
+RECIPES: dict[str, Callable[[], Recipe]] = {
+    "tiny": tiny,
+    "small": small,
+    "digits": digits,
+    "novels": novels,
+    "fashion": fashion,
+    "emoji": emoji,
+    "faces": faces,
+    "paper-owt": paper_owt,
+    "paper-celebahq": paper_celebahq,
+    "paper-ffhq": paper_ffhq,
+    "paper-800m": paper_800m,
+}
+
+
+def recipe(name: str) -> Recipe:
+    """A recipe by its name."""
+    if name not in RECIPES:
+        near = difflib.get_close_matches(name, RECIPES, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]!r}? (" if near else "("
+        raise ValueError(f"unknown recipe {name!r}; {hint}there are {', '.join(RECIPES)})")
+    return RECIPES[name]()
