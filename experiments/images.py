@@ -6,7 +6,8 @@
 
 TRAIN is a folder of images; TRAIN.npy holds those to compare with, TEST.npy held-out ones. `card` trains and samples; `judge`
 scores what it left, and held-out images under each model; `pictures` shows it, and fills of held-out images. A GPU is used if
-there is one. The first two may be interrupted: called again they go on from where they were. inpainting.py beside it judges fills.
+there is one. The first two may be interrupted: called again they go on from where they were.
+inpainting.py beside it judges fills.
 """
 
 import argparse

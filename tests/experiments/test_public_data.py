@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-TOOLS = Path(__file__).parents[1] / "experiments"
+TOOLS = Path(__file__).parents[2] / "experiments"
 
 
 @pytest.fixture

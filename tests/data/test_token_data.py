@@ -49,7 +49,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_pages_own_example_runs_from_made_up_tokens_to_their_score(tmp_path, monkeypatch):
     """docs/training.md, but for fewer steps and samples."""
-    page = (Path(__file__).parent.parent / "docs" / "training.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
     shell, python = re.search(r"\*\*Any discrete data\*\*.*?```sh\n(.*?)```.*?```python\n(.*?)```", page, re.DOTALL).groups()
     monkeypatch.chdir(tmp_path)
     lines = [shlex.split(line, comments=True) for line in shell.splitlines()]

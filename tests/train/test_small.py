@@ -72,7 +72,7 @@ def test_small_soon_reads_random_words_almost_as_well_as_can_be(tmp_path):
 @pytest.fixture
 def tool():
     """experiments/small.py."""
-    spec = importlib.util.spec_from_file_location("small", Path(__file__).parents[1] / "experiments" / "small.py")
+    spec = importlib.util.spec_from_file_location("small", Path(__file__).parents[2] / "experiments" / "small.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -239,7 +239,7 @@ def test_rows_longer_than_all_documents_are_refused_and_leave_nothing(tmp_path):
 
 
 def test_where_there_is_no_gpu_the_tests_that_need_one_fail_in_one_sentence():
-    where, env = Path(__file__).parents[1], os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    where, env = Path(__file__).parents[2], os.environ | {"CUDA_VISIBLE_DEVICES": ""}
     words = ["make", "-s", "--no-print-directory", "test-gpu", f"GPU_PYTHON={sys.executable}"]
     done = subprocess.run(words, cwd=where, env=env, capture_output=True, text=True)
     assert done.returncode != 0

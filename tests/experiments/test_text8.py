@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-TOOLS = Path(__file__).parents[1] / "experiments"
+TOOLS = Path(__file__).parents[2] / "experiments"
 
 
 @pytest.fixture
