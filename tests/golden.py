@@ -37,9 +37,10 @@ from glauber.chain import run_chain
 from glauber.codec import CharCodec, PatchCodec
 from glauber.conditional import Denoiser, Oracle, Transformer, TransformerConfig
 from glauber.evaluate import bound
-from glauber.method import network_of
+from glauber.method import find_method
 from glauber.model import Model, load
 from glauber.process import NoiseLaw, Process, Schedule
+from glauber.process.draws import new_generator
 from glauber.tasks.infill import fill_text
 from glauber.train import ProcessSpec, Recipe, Trainer, TrainSpec
 from glauber.train import train as train_in_memory
@@ -67,19 +68,19 @@ ORDERS = ("right-to-left", "left-to-right", "random", "strided", "segments")
 """By the direction of writing; segments are equal parts, each from left to right, all at once."""
 
 METHODS = {
-    "ggm": ("ggm", "dense"),
-    "ggm, marginal loss": ("ggm", "marginal"),
-    "ggm, binary loss": ("ggm", "binary"),
-    "ar": ("ar", "reading"),
-    "mlm": ("mlm", "masked"),
-    "mdlm": ("mdlm", "mdlm"),
-    "sedd": ("sedd", "sedd"),
-    "sedd-uniform": ("sedd-uniform", "sedd-uniform"),
-    "udlm": ("udlm", "udlm"),
-    "plaid": ("plaid", "plaid"),
+    "ggm": "ggm",
+    "ggm, marginal loss": "ggm-marginal",
+    "ggm, binary loss": "ggm-binary",
+    "ar": "ar",
+    "mlm": "mlm",
+    "mdlm": "mdlm",
+    "sedd": "sedd",
+    "sedd-uniform": "sedd-uniform",
+    "udlm": "udlm",
+    "plaid": "plaid",
 }
-"""Method and objective."""
 
+CLASSIFIERS = ("ggm, marginal loss", "ggm, binary loss")
 MASK_RULES = {"cover": "cover", "what black and white agree on": "paper", "iterative refinement": "iterative"}
 SAMPLING = {"marked": "mark_noise", "klass": "class_"}
 NETWORK = {"causal": "causal", "learned_positions": "learned_positions", "cond_dim": "cond_dim", "told": "conditioning"}
@@ -95,13 +96,22 @@ TRAINING = {
 }
 
 
+DIRECTED = ("right-to-left", "left-to-right")
+
+
 def translated(words: dict[str, str], options: dict[str, Any]) -> dict[str, Any]:
-    options = {words.get(name, name): value for name, value in options.items()}
-    return options | ({"order": as_noised(options["order"])} if "order" in options else {})
+    return {words.get(name, name): value for name, value in options.items()}
+
+
+def sampling(model: Model, options: dict[str, Any]) -> dict[str, Any]:
+    """Options of a sampler. A case that says a block and no order means equal parts, where the model's own order is directed."""
+    directed = model.process.schedule.to_dict()["order"] in DIRECTED
+    order = {"order": "segments"} if "block" in options and "order" not in options and directed else {}
+    return translated(SAMPLING, options) | order
 
 
 def as_noised(order: str | Sequence[int]) -> str | list[int]:
-    """A name, or the sites in the order in which they are written. The package takes sites as they are noised."""
+    """A name, or the sites in the order in which they are written. A schedule takes sites as they are noised, a sampler does not."""
     return order if isinstance(order, str) else list(reversed(order))
 
 
@@ -136,20 +146,19 @@ def chain_bound(conditional: Any, process: Process, x0: Tensor, **options: Any) 
 
 def plan_of(method: str, vocab: int, length: int, network: dict[str, Any], train: dict[str, Any], **process: Any) -> Recipe:
     """What is made and trained, as the method wants it."""
-    name, objective = METHODS[method]
     shape = {"width": 16, "layers": 2, "heads": 2, "cond_dim": 8} | network
     learning = {"steps": 20, "batch": 8, "lr": 1e-2, "warmup": 4, "weight_decay": 0.01, "grad_clip": 1.0, "ema_decay": 0.9}
-    settings = {"sweeps": 3, "keep": 0.5 if objective in ("marginal", "binary") else "linear", "noise": "unigram"} | process
-    return Recipe(
+    settings = {"sweeps": 3, "keep": 0.5 if method in CLASSIFIERS else "linear", "noise": "unigram"} | process
+    plan = Recipe(
         name="golden",
         about="",
         tokens="",
         network=TransformerConfig(vocab, length, **translated(NETWORK, shape)),
         process=ProcessSpec(**translated({}, settings)),
         train=TrainSpec(**translated(TRAINING, learning | train)),
-        method=name,
-        objective=objective,
-    ).by_method()
+        method=METHODS[method],
+    )
+    return find_method(plan.method).resolve(plan)
 
 
 def process_of(plan: Recipe, counts: Tensor) -> Process:
@@ -158,11 +167,11 @@ def process_of(plan: Recipe, counts: Tensor) -> Process:
 
 def network_for(plan: Recipe) -> Transformer:
     torch.manual_seed(plan.train.seed)
-    return network_of(plan.objective, plan.network)
+    return find_method(plan.method).network(plan.network)
 
 
 def model_for(plan: Recipe, network: Transformer, process: Process, codec: Any, **options: Any) -> Model:
-    return Model(network, process, codec, plan.objective, **options)
+    return Model(network, process, codec, plan.method, **options)
 
 
 def in_its_own_order(model: Model, own: dict[str, Any] | None) -> Model:
@@ -170,7 +179,7 @@ def in_its_own_order(model: Model, own: dict[str, Any] | None) -> Model:
     if own is None:
         return model
     process = Process(schedule(model.process.length, **own), model.process.noise)
-    return Model(model.network, process, model.codec, model.objective, model.sampling, model.about)
+    return Model(model.network, process, model.codec, model.method.name, model.sampling, model.about)
 
 
 def knows_clean(model: Model) -> Denoiser:
@@ -181,7 +190,7 @@ def knows_clean(model: Model) -> Denoiser:
 def trained(plan: Recipe, tokens: Tensor, counts: Tensor, classes: Tensor | None) -> tuple[list[Tensor], list[float]]:
     """The averaged weights, in order, and the losses."""
     network, process = network_for(plan), process_of(plan, counts)
-    found = train_in_memory(network, process, tokens, plan.train, plan.objective, classes=classes)
+    found = train_in_memory(network, process, tokens, plan.train, plan.method, classes=classes)
     return list(found.network.parameters()), found.losses
 
 
@@ -189,7 +198,7 @@ def trained_in_two(plan: Recipe, tokens: Tensor, counts: Tensor, first: int) -> 
     """The same by a trainer that is stopped, and another one that goes on from its state."""
     network, losses, state = network_for(plan), [], None
     for end in (first, plan.train.steps):
-        trainer = Trainer(network, process_of(plan, counts), InMemory(tokens), plan.train, plan.objective)
+        trainer = Trainer(network, process_of(plan, counts), InMemory(tokens), plan.train, plan.method)
         if state is not None:
             trainer.load_state(*state)
         while trainer.step < end:
@@ -220,39 +229,40 @@ def trained_in_a_folder(
 
 
 def sample(model: Model, num: int, **options: Any) -> Tensor:
-    return model.sample_tokens(num, SEED, **translated(SAMPLING, options))
+    return model.sample_tokens(num, SEED, **sampling(model, options))
 
 
 def write(model: Model, num: int, prompt: str, **options: Any) -> list[str]:
-    return model.sample(num, SEED, prompt, **translated(SAMPLING, options))
+    return model.sample(num, SEED, prompt, **sampling(model, options))
 
 
 def infill(model: Model, text: str, num: int, **options: Any) -> list[str]:
-    return model.infill(text, num, SEED, **translated(SAMPLING, options))
+    return model.infill(text, num, SEED, **sampling(model, options))
 
 
 def likely_gaps(model: Model, text: str, num: int, **options: Any) -> list[float]:
     """What the model thinks of each token that it filled in."""
-    filled = fill_text(model, text, num, SEED, probabilities=True, **translated(SAMPLING, options))
+    sampler = model.sampler(**sampling(model, options), gaps=True)
+    filled = fill_text(sampler, model.require_text_codec(), text, num, new_generator(SEED), probabilities=True)
     return [likely for each in filled for gap in each.gaps for likely in gap.probabilities]
 
 
 def infill_tokens(model: Model, tokens: Tensor, hole: Tensor, num: int | None = None, **options: Any) -> Tensor:
-    return model.infill_tokens(tokens, hole, num, SEED, **translated(SAMPLING, options))
+    return model.infill_tokens(tokens, hole, num, SEED, **sampling(model, options))
 
 
 def vary(model: Model, text: str, t: int, num: int, **options: Any) -> list[str]:
-    return model.vary(text, t, num, SEED, **translated(SAMPLING, options))
+    return model.vary(text, t, num, SEED, **sampling(model, options))
 
 
 def inpaint(model: Model, image: np.ndarray, hole: np.ndarray, num: int, rule: str | None, **options: Any) -> list[np.ndarray]:
     rules = {} if rule is None else {"mask_rule": MASK_RULES[rule]}
-    return [np.asarray(each) for each in model.inpaint(image, hole, num, SEED, **rules, **translated(SAMPLING, options))]
+    return [np.asarray(each) for each in model.inpaint(image, hole, num, SEED, **rules, **sampling(model, options))]
 
 
 def score(model: Model, items: Any, **options: Any) -> list[float]:
     """Bits per token and per character, their errors where there are several rows, and what it cost."""
-    found = model.score(items, seed=SEED, **translated({}, options))
+    found = model.score(items, seed=SEED, **sampling(model, options))
     names = ("bits_per_token", "standard_error", "bits_per_character", "standard_error_per_character", "rows", "calls")
     return [float(found[name]) for name in names if name in found and found[name] == found[name]]
 

@@ -65,9 +65,9 @@ def train_on_digits(digits: Digits, seed: int, steps: int | None) -> tuple[Model
     codec = PatchCodec.fit(digits.train, patch=2, vocab=plan.network.vocab, seed=seed)
     process = plan.process.build(codec.vocab, plan.network.length)
     torch.manual_seed(seed)  # the network's first weights
-    trained = train(Transformer(plan.network), process, codec.encode(digits.train), spec, plan.objective, progress=True)
+    trained = train(Transformer(plan.network), process, codec.encode(digits.train), spec, plan.method, progress=True)
     about = {"recipe": plan.name, "data": "scikit-learn's digits, 1500 of 1797", "steps": spec.steps, "seed": seed}
-    return Model(trained.network, process, codec, plan.objective, plan.sampling, about), trained
+    return Model(trained.network, process, codec, plan.method, plan.sampling, about), trained
 
 
 def judge(digits: Digits, others: dict[str, np.ndarray]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from glauber.runs import STATE, going_on
 
-OURS = {"format", "network", "schedule", "objective"}
+OURS = {"format", "network", "schedule", "method"}
 """Keys of our config.json; it is ours, if perhaps damaged, where two of them are there."""
 
 

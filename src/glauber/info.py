@@ -7,10 +7,11 @@ import numpy as np
 
 from glauber import runs
 from glauber.codec import ImageCodec, TextCodec, is_image_codec
-from glauber.conditional import CLASSIFIERS, Layout, TransformerConfig
+from glauber.conditional import Layout, TransformerConfig
 from glauber.data import open_shards, open_tokens
 from glauber.data.shards import HEADER, SPLITS
 from glauber.data.writing import read_json
+from glauber.method import find_method
 from glauber.model import Model, load
 from glauber.runs import CONFIG, STATE, checkpoints, going_on, step_of
 from glauber.storage import is_bundled
@@ -40,7 +41,7 @@ def recipe_facts(plan: Recipe) -> dict[str, str]:
         "keep": keep,
         "order": process.order,
         "noise law": f"unigram, {process.smoothing:g} added to each count" if process.noise == "unigram" else process.noise,
-        "objective": plan.objective,
+        "method": plan.method,
         "optimizer": f"AdamW {train.betas[0]}/{train.betas[1]}, eps {_power(train.eps)}",
         "weight decay": _text(train.weight_decay or None),
         "dropout": "none",
@@ -50,7 +51,7 @@ def recipe_facts(plan: Recipe) -> dict[str, str]:
         "batch": _batch(train),
         "EMA": _text(train.ema_decay) + ", warmed up" * train.ema_warmup,
         "precision": train.precision,
-        "sampling": _sampling(plan.sampling) + ", in fp32" * (plan.objective in CLASSIFIERS),
+        "sampling": _sampling(plan.sampling) + ", in fp32" * find_method(plan.method).fp32,
     }
 
 
@@ -89,7 +90,7 @@ def run_words(facts: dict[str, Any]) -> dict[str, str]:
     parts = f" in {train['grad_accum']} parts" if train.get("grad_accum", 1) > 1 else ""
     how = f"batch {train['batch']}{parts}, peak rate {_power(train['lr'])}, {train['precision']}, seed {train['seed']}"
     words = {
-        "recipe": f"{plan['name']}: {plan['objective']} loss, {how}",
+        "recipe": f"{plan['name']}: method {plan['method']}, {how}",
         "data": facts["data"] if " " in facts["data"] else f"{facts['data'][:16]}…",
         "step": f"{facts['step']:,} of {train['steps']:,}",
         "trained for": f"{facts['seconds']:.1f} s" + (f" of {train['seconds']:g} s" if train["seconds"] else ""),
@@ -127,7 +128,7 @@ def _run_model(name: str) -> dict[str, Any] | None:
 
 def _validation(record: dict[str, Any]) -> str:
     found, read = record["valid_bits_per_token"], record.get("valid_bits_per_token_causal")
-    return f"{found:.4f} bits per token{f', read {read:.4f}' if read else ''}, at step {record['step']:,}"
+    return f"{found:.4f} bits per token{f', causal {read:.4f}' if read else ''}, at step {record['step']:,}"
 
 
 def is_data(name: str) -> bool:
@@ -191,8 +192,11 @@ def model_facts(name: str) -> dict[str, Any]:
 
 def _calls(model: Model) -> float:
     """Network calls per sample in the mean: a block is asked about unless noise falls on all of it; always without a skip."""
-    schedule, options = model.process.schedule, {"truncate": "clean", "kernel": "heat-bath"} | model.sampling
-    if model.objective in CLASSIFIERS or options["truncate"] == "mixture" or options["kernel"] != "heat-bath":
+    plan = model.sampler().plan
+    schedule, options = plan.schedule, {"truncate": "clean", "kernel": "heat-bath", **plan.options}
+    if not plan.by_chain:
+        return float(plan.calls)
+    if options["truncate"] == "mixture" or options["kernel"] != "heat-bath":
         return float(len(schedule.times))
     return float((1 - (1 - schedule.signal.view(-1, schedule.block)).prod(1)).sum())
 
@@ -209,7 +213,7 @@ def model_words(facts: dict[str, Any]) -> dict[str, str]:
         "order": _text(schedule["order"]) if isinstance(schedule["order"], str) else "a given one",
         "block": _text(schedule["block"]),
         "calls per sample": f"{facts['calls_per_sample']:,.1f} at most, in the mean",
-        "objective": facts["objective"],
+        "method": facts["method"],
         "codec": _text(facts["codec"]),
         "sampling": _sampling(facts["sampling"]),
         "about": _text(facts["about"]),
@@ -235,7 +239,7 @@ def _network_facts(config: TransformerConfig) -> dict[str, str]:
         "layers": _text(config.layers),
         "heads": _text(config.heads),
         "width": _text(config.width),
-        "told": "the time t" if config.conditioning == "time" else "each site's survival",
+        "conditioning": "the time t" if config.conditioning == "time" else "each site's survival",
         "length L": f"{config.length}{grid}",
     }
 

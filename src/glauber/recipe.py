@@ -7,7 +7,6 @@ from typing import Any
 from torch import Tensor
 
 from glauber.conditional import TransformerConfig
-from glauber.method import DIFFUSIONS, LOSSES, METHODS
 from glauber.process import NoiseLaw, Process, Schedule
 
 OPTIMIZERS = ("adamw", "muon")
@@ -132,10 +131,6 @@ class TrainSpec:
             raise ValueError(f"train.seed is 0 or more, and below 2^63, not {self.seed}")
 
 
-OWN_OBJECTIVE = {name: method.objective for name, method in METHODS.items() if name != "ggm"}
-"""Of the methods that have only one."""
-
-
 @dataclass(frozen=True)
 class Recipe:
     """One training run and how its model is sampled."""
@@ -148,31 +143,9 @@ class Recipe:
     process: ProcessSpec
     train: TrainSpec
     method: str = "ggm"
-    """"ggm"; or on the same network and data another one, see `glauber.method`: "ar", autoregressive, "mlm", Gibbs sampling
-    with a masked language model, or one of the diffusions "mdlm", "sedd", "sedd-uniform", "udlm" and "plaid"."""
-    objective: str = "dense"
+    """By its name in `glauber.method`."""
     sampling: dict[str, Any] = field(default_factory=dict)
     """Options of `run_chain`; a `ban` of "end" is the codec's end of text, whichever token that is."""
-
-    def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise ValueError(f"method is one of {', '.join(METHODS)}, not {self.method!r}")
-        if self.objective not in LOSSES:
-            raise ValueError(f"objective is one of {', '.join(LOSSES)}, not {self.objective!r}")
-
-    def by_method(self) -> "Recipe":
-        """The recipe with the objective and the chain that its method has."""
-        if self.method == "ar":
-            process = replace(self.process, sweeps=1, keep=0.0, last_keep=None, order="left-to-right")
-            return replace(self, objective=OWN_OBJECTIVE["ar"], process=process, network=replace(self.network, causal=True))
-        if self.method == "mlm":
-            process = replace(self.process, keep=1.0, last_keep=None, order="left-to-right", noise="uniform")
-            return replace(self, objective=OWN_OBJECTIVE["mlm"], process=process, network=replace(self.network, causal=False))
-        if (own := METHODS[self.method].objective) in DIFFUSIONS:  # their time is not the schedule's, and their noise their own
-            process = replace(self.process, sweeps=1, keep=0.0, last_keep=None, noise="uniform")
-            kept = {name: value for name, value in self.sampling.items() if name == "ban"}
-            return replace(self, objective=own, process=process, network=replace(self.network, causal=False), sampling=kept)
-        return self
 
     def with_end(self, end: int | None) -> "Recipe":
         """The recipe for a codec with this end of text, if it has one."""

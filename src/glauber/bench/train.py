@@ -13,6 +13,7 @@ from torch import Tensor
 from glauber.bench.timing import clear, device_name, matmul_rate, memory, seconds_per_call
 from glauber.conditional import Transformer, TransformerConfig
 from glauber.data import prepare
+from glauber.method import find_method
 from glauber.process import NoiseLaw, Process, Schedule
 from glauber.train import Trainer, TrainSpec
 from glauber.train.trainer import Rows
@@ -30,17 +31,17 @@ def bench_train(seconds: float = 10.0, quick: bool = False) -> dict[str, Any]:
     small = replace(SMALL, length=64, width=64, layers=2, heads=4) if quick else SMALL
     rate = matmul_rate(device, 512 if quick else 8192)
     rows = []
-    for name, config, batch, objective, optimizer, hows in (
-        ("large", large, 32, "dense", "adamw", HOW),
-        ("large", large, 32, "dense", "muon", HOW[:1]),  # the other ways would be the same again
-        ("large", large, 64, "dense", "adamw", HOW[:1]),
-        ("large", large, 64, "dense", "muon", HOW[:1]),
-        ("large", replace(large, conditioning="time"), 32, "binary", "adamw", HOW[:1]),
-        ("small", small, 256, "dense", "adamw", HOW),
-        ("small", small, 256, "dense", "muon", HOW[:1]),
+    for name, config, batch, method, optimizer, hows in (
+        ("large", large, 32, "ggm", "adamw", HOW),
+        ("large", large, 32, "ggm", "muon", HOW[:1]),  # the other ways would be the same again
+        ("large", large, 64, "ggm", "adamw", HOW[:1]),
+        ("large", large, 64, "ggm", "muon", HOW[:1]),
+        ("large", replace(large, conditioning="time"), 32, "ggm-binary", "adamw", HOW[:1]),
+        ("small", small, 256, "ggm", "adamw", HOW),
+        ("small", small, 256, "ggm", "muon", HOW[:1]),
     ):
         for how in hows:
-            row = measure(config, batch // 16 if quick else batch, objective, how, device, seconds, optimizer)
+            row = measure(config, batch // 16 if quick else batch, method, how, device, seconds, optimizer)
             row |= {"network": name, "share_of_matmul": row["flops_per_second"] / rate}
             rows.append(row)
             print(_line(row), flush=True)
@@ -50,7 +51,7 @@ def bench_train(seconds: float = 10.0, quick: bool = False) -> dict[str, Any]:
 def measure(
     config: TransformerConfig,
     batch: int,
-    objective: str,
+    method: str,
     how: str,
     device: torch.device,
     seconds: float,
@@ -68,17 +69,17 @@ def measure(
             step: Callable[[], Any] = plain_step(network, tokens, device)
         else:
             spec = TrainSpec(steps=10**9, batch=batch, lr=1e-4, precision="bf16", grad_clip=1.0, optimizer=optimizer)
-            trainer = Trainer(network, process, rows, spec, objective, compiled=device.type == "cuda")
+            trainer = Trainer(network, process, rows, spec, method, compiled=device.type == "cuda")
             if how == "fixed batch":
                 fixed = trainer.batch()
                 trainer.batch = lambda: fixed  # type: ignore[method-assign]
             step = trainer.advance
         per_step = seconds_per_call(step, device, seconds)
     used, held = memory(device)
-    flops = model_flops(config, batch, 1 if objective == "binary" and how != "plain loop" else config.length)
+    flops = model_flops(config, batch, config.length if how == "plain loop" or find_method(method).can.clean_conditional else 1)
     return {
         "how": how,
-        "objective": objective if how != "plain loop" else "cross-entropy",
+        "method": method if how != "plain loop" else "cross-entropy",
         "optimizer": optimizer,
         "parameters": sum(p.numel() for p in network.parameters()),
         "length": config.length,
@@ -124,7 +125,7 @@ def model_flops(config: TransformerConfig, batch: int, answered: int) -> float:
 
 def _line(row: dict[str, Any]) -> str:
     return (
-        f"{row['network']:6} {row['objective']:13} {row['optimizer']:5} {row['how']:11} batch {row['batch']:4}"
+        f"{row['network']:6} {row['method']:13} {row['optimizer']:5} {row['how']:11} batch {row['batch']:4}"
         f"  {row['tokens_per_second']:12,.0f} tokens/s  {row['flops_per_second'] / 1e12:7.1f} TFLOP/s"
         f"  {row['share_of_matmul']:6.1%} of matmul  {row['memory_gb']:6.1f} GB ({row['reserved_gb']:.1f} taken)"
     )

@@ -16,10 +16,12 @@ from glauber.codec import is_image_codec
 from glauber.data.images import open_image
 from glauber.data.writing import whole_lines, write
 from glauber.model import Model
+from glauber.process.draws import new_generator
 from glauber.runtime.files import json_lines, read_array
 from glauber.runtime.progress import progress_bar
-from glauber.tasks.infill import Filled, fill_text, read_template, require_text_codec
+from glauber.tasks.infill import fill_text
 from glauber.tasks.inpaint import placed
+from glauber.tasks.template import Filled, read_template
 
 
 def inpaint(
@@ -77,10 +79,10 @@ def infill_text(
     loaded: Model, text: str, num: int, seed: int | None, watch: bool, as_json: bool, **options: Any
 ) -> dict[str, Any]:
     """One text, to be watched if wanted."""
-    schedule = loaded.schedule(options["sweeps"], options["block"], options["order"])
-    seen = view(loaded.text_codec, schedule) if watch else None
-    bar = seen is None and not as_json
-    filled = fill_text(loaded, text, num, seed, probabilities=as_json, watch=seen, progress=bar, **options)
+    sampler = loaded.sampler(**options, gaps=True)
+    seen = view(loaded.text_codec, sampler.schedule) if watch else None
+    bar, codec = seen is None and not as_json, loaded.require_text_codec()
+    filled = fill_text(sampler, codec, text, num, new_generator(seed), as_json, seen, bar)
     if seen is not None:
         seen.clear()
     return _fills(filled, as_json)
@@ -94,7 +96,7 @@ def infill_lines(
     Until then the file's lines stand in one beside it, from which the same command goes on.
     """
     records = _read_lines(path)
-    codec = require_text_codec(loaded)
+    codec, sampler = loaded.require_text_codec(), loaded.sampler(**options, gaps=True)
     for number, record in enumerate(records, 1):
         try:
             read_template(record["text"], codec, loaded.process.length)
@@ -112,7 +114,7 @@ def infill_lines(
         with bar as shown, nullcontext(sys.stdout.buffer) if out is None else part.open("ab") as file:
             for k, record in list(enumerate(records))[done:]:
                 own = None if seed is None else seed + k
-                filled = fill_text(loaded, record["text"], num, own, probabilities=as_json, **options)
+                filled = fill_text(sampler, codec, record["text"], num, new_generator(own), as_json)
                 file.write(_line({**record, **_fills(filled, as_json)}))
                 file.flush()
                 done += 1

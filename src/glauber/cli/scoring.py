@@ -10,7 +10,6 @@ import torch
 from glauber.data import Sources, open_shards, open_tokens
 from glauber.model import Model
 from glauber.runtime.memory import require_memory
-from glauber.tasks.infill import require_text_codec
 from glauber.tasks.score import Windows, characters, cut
 
 KINDS = ("reversal", "heat-bath")
@@ -18,7 +17,7 @@ KINDS = ("reversal", "heat-bath")
 
 def windows_of_file(loaded: Model, path: Path, rows: int | None) -> Windows:
     """Documents, each with its end, one after the other as `prepare` packs them."""
-    codec, length = require_text_codec(loaded), loaded.process.length
+    codec, length = loaded.require_text_codec(), loaded.process.length
     stream: list[int] = []
     for piece in Sources([str(path)]).pieces():
         stream += codec.encode(str(piece.data)) + ([codec.end] if piece.ends else [])

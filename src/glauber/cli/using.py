@@ -33,7 +33,7 @@ from glauber.cli.common import (
 
 if TYPE_CHECKING:
     from glauber.model import Model
-    from glauber.process import Schedule
+    from glauber.sampler import Sampler
 
 Watching = Annotated[bool, typer.Option("--watch", help="See the text settle, in a terminal.")]
 
@@ -86,7 +86,7 @@ def sample(
     from glauber.cli.watching import camera_of, view
     from glauber.codec import is_image_codec
     from glauber.data.writing import write
-    from glauber.method import DIFFUSIONS
+    from glauber.process.draws import new_generator
     from glauber.tasks.infill import continue_text
 
     calm_threads()
@@ -95,18 +95,16 @@ def sample(
         raise ValueError("this model makes images; say where to put them, e.g. --out samples")
     began = time.perf_counter()
     options = chain_options(kernel, top_p, top_k, temperature, class_name, guidance) | {"calls": calls, "sampler": sampler}
-    schedule = loaded.process.schedule
-    if loaded.objective not in DIFFUSIONS:
-        schedule = loaded.schedule(sweeps, block, order, calls)
-        _tell_unused(calls, schedule)
-    seen = view(loaded.text_codec, schedule) if watch else None
-    camera = camera_of(loaded, schedule, strip, gif) if strip or gif else None
-    options |= {"sweeps": sweeps, "block": block, "order": order, "progress": seen is None and not as_json}
+    bound = loaded.sampler(**options, sweeps=sweeps, block=block, order=order, gaps=prompt is not None)
+    _tell_unused(calls, bound)
+    seen = view(loaded.text_codec, bound.schedule) if watch else None
+    camera = camera_of(loaded, bound.schedule, strip, gif) if strip or gif else None
+    generator, progress = new_generator(seed), seen is None and not as_json
     if prompt is not None:
-        texts, tokens = continue_text(loaded, prompt, num, seed, seen, **options)
+        texts, tokens = continue_text(bound, loaded.require_text_codec(), prompt, num, generator, seen, progress)
     else:
-        options["on_step"] = camera.film if camera is not None else None if seen is None else seen()
-        tokens = loaded.sample_tokens(num, seed, **options)
+        on_step = camera.film if camera is not None else None if seen is None else seen()
+        tokens = bound.run(num, generator=generator, on_step=on_step, progress=progress)
         texts = loaded.decode(tokens) if loaded.text_codec is not None else []
     if seen is not None:
         seen.clear()
@@ -237,7 +235,8 @@ def vary(
 
     It is noised part of the way, and the chain brings it back.
     """
-    from glauber.tasks.infill import sweeps_to_vary
+    from glauber.process.draws import new_generator
+    from glauber.tasks.vary import vary_text
 
     calm_threads()
     if num < 1:
@@ -245,12 +244,13 @@ def vary(
     if not 0 <= strength <= 1:
         raise ValueError(f"strength is a share of the chain's steps, from 0 to 1, not {strength}")
     loaded = _open(model)
-    sweeps = sweeps_to_vary(loaded, sweeps)
-    options = chain_options(kernel, top_p, top_k, temperature) | {"sweeps": sweeps, "block": block, "order": order}
-    schedule = loaded.schedule(sweeps, block, order)
+    options = chain_options(kernel, top_p, top_k, temperature)
+    sampler = loaded.varying(sweeps=sweeps, block=block, order=order, **options)
+    schedule = sampler.schedule
     t = round(strength * len(schedule.times)) * schedule.block
     began = time.perf_counter()
-    texts = loaded.vary(text, t, num, seed, progress=not as_json, **options)
+    codec = loaded.require_text_codec()
+    texts = vary_text(sampler, codec, text, t, num, new_generator(seed), progress=not as_json)
     _print_sample({"seconds": time.perf_counter() - began, "step": t, "steps": schedule.steps, "texts": texts}, as_json)
 
 
@@ -286,8 +286,9 @@ def score(
     loaded = _open(model)
     windows = windows_of_file(loaded, text, rows) if text is not None else windows_of_data(loaded, data or Path(), split, rows)
     began = time.perf_counter()
-    found = score_windows(loaded, windows, KINDS, draws, seed, sweeps, block, order, progress=not as_json)
-    used = loaded.schedule(sweeps, block, order)
+    sampler = loaded.sampler(sweeps=sweeps, block=block, order=order)
+    found = score_windows(sampler, windows, KINDS, draws, seed, progress=not as_json)
+    used = sampler.schedule
     first = next(iter(found.values()))
     result: dict[str, Any] = {
         **{name: first[name] for name in ("rows", "tokens", "characters", "calls") if name in first},
@@ -333,9 +334,10 @@ def _require_pictures(strip: Path | None, gif: Path | None, force: bool) -> None
             require_new(file, force, option)
 
 
-def _tell_unused(calls: int | None, schedule: "Schedule") -> None:
+def _tell_unused(calls: int | None, sampler: "Sampler") -> None:
     """Of a budget of network calls that cannot all be used."""
-    if calls is not None and (used := len(schedule.times)) < calls:
+    if calls is not None and (used := sampler.calls) < calls:
+        schedule = sampler.schedule
         why = "more do not help" if schedule.block == 1 else f"blocks must divide the {schedule.length} sites"
         print(f"glauber: {used} of the {calls} calls are used; {why}", file=sys.stderr)
 

@@ -18,7 +18,8 @@ from glauber.codec import ImageCodec, TextCodec, is_image_codec
 from glauber.data.writing import write
 from glauber.model import Model
 from glauber.process import Process, Schedule
-from glauber.tasks.infill import new_generator, token_texts
+from glauber.process.draws import new_generator
+from glauber.tasks.template import token_texts
 
 PLAIN, BOLD, RESET = "", "\033[1;7m", "\033[0m"
 SIGNS = str.maketrans({"\n": "↵", "\r": "", "\t": " "})

@@ -3,6 +3,7 @@
 import reprlib
 from typing import Any, TypeGuard
 
+import numpy as np
 from torch import Tensor
 
 from glauber.codec.image import ImageSpec
@@ -18,6 +19,23 @@ TEXT_KINDS = (CharCodec.kind, ByteCodec.kind, TokenizerCodec.kind)
 def is_image_codec(codec: ImageCodec | TextCodec | None) -> TypeGuard[ImageCodec]:
     """Whether its tokens lie on a grid."""
     return hasattr(codec, "grid")
+
+
+def decode_tokens(codec: ImageCodec | TextCodec | None, tokens: Tensor) -> list[Any]:
+    """PIL images, strings, or lists of tokens where there is no codec."""
+    if is_image_codec(codec):
+        return as_pictures(codec.decode(tokens))
+    rows = tokens.tolist()
+    return rows if codec is None else [codec.decode(row) for row in rows]
+
+
+def as_pictures(pixels: np.ndarray) -> list[Any]:
+    """PIL images of an array of them."""
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ImportError("images need pillow: pip install 'glauber[image]'") from error
+    return [Image.fromarray(picture) for picture in pixels]
 
 
 def codec_from_dict(config: dict[str, Any], tensors: dict[str, Tensor]) -> Any:
@@ -58,7 +76,9 @@ __all__ = [
     "TextCodec",
     "TokenizerCodec",
     "VQCodec",
+    "as_pictures",
     "codec_from_dict",
+    "decode_tokens",
     "is_image_codec",
     "text_codec",
     "text_codec_from_dict",

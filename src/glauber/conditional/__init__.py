@@ -1,11 +1,10 @@
 """Things that know P(X_0[site] | the others): the exact oracle, the transformer, the paper's classifier."""
 
 from glauber.conditional.adapters import (
-    CLASSIFIERS,
     CausalConditional,
     Classifier,
     Denoiser,
-    conditional_of,
+    check_guidance,
     require_classifiable,
 )
 from glauber.conditional.layout import Layout
@@ -14,7 +13,6 @@ from glauber.conditional.protocol import Conditional, StepLaw
 from glauber.conditional.transformer import Cache, Transformer, TransformerConfig
 
 __all__ = [
-    "CLASSIFIERS",
     "Cache",
     "CausalConditional",
     "Classifier",
@@ -25,6 +23,6 @@ __all__ = [
     "StepLaw",
     "Transformer",
     "TransformerConfig",
-    "conditional_of",
+    "check_guidance",
     "require_classifiable",
 ]

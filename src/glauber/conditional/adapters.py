@@ -7,12 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from glauber.conditional.protocol import Conditional, StepLaw
 from glauber.conditional.transformer import Cache, Transformer
 from glauber.process import Process
 
-CLASSIFIERS = ("binary", "marginal")
-"""Objectives that make a network tell signal from noise, and not name the clean token."""
 FARTHEST = 1000.0
 """Guidance beyond this is a slip."""
 Network = Callable[..., Tensor]
@@ -122,19 +119,6 @@ class Classifier:
         kappa = process.schedule.keeps(t)[..., None]
         prior = ((1 - kappa) / kappa).log() + process.noise.probs.log()  # log Π_t(a) / Π_t(φ)
         return (prior - self.network(x, t, survival, sites).double()).log_softmax(-1)
-
-
-def conditional_of(
-    objective: str, network: Network, process: Process, class_: int | None = None, guidance: float = 0.0
-) -> Conditional | StepLaw:
-    """What a network trained with this objective knows, for a chain of the process, of things of a class if one is given."""
-    check_guidance(class_, guidance)
-    causal = isinstance(network, Transformer) and network.config.causal
-    if objective in CLASSIFIERS and class_ is not None:
-        raise ValueError("a model of the paper's losses knows no clean conditional of a class; train with the dense loss")
-    if objective == "reading" or (objective == "dense" and causal and process.schedule.causal):
-        return CausalConditional(network)
-    return Classifier(network, process) if objective in CLASSIFIERS else Denoiser(network, class_, guidance)
 
 
 def require_classifiable(process: Process) -> None:

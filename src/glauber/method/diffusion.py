@@ -3,16 +3,33 @@
 Each is told by four things: how x_0 is noised, what its bound integrates, the law of a step back, and where that chain starts.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from glauber.chain import check_options
+from glauber.conditional import Conditional, StepLaw, TransformerConfig
 from glauber.conditional.adapters import Network
-from glauber.process import Process, Schedule
+from glauber.method.base import (
+    PARTS,
+    BoundOptions,
+    Bounds,
+    Compared,
+    LossOptions,
+    Method,
+    Request,
+    Run,
+    Samples,
+    SamplingPlan,
+    as_noised,
+)
+from glauber.process import Process, Schedule, Tokens, as_tokens
 from glauber.process.draws import Generator, KeyedGenerator, categorical, uniform
+from glauber.recipe import Recipe
 from glauber.runtime.progress import watched
 
 EDGE = 1e-9  # times stay this far from 0 and 1, where a weight may be 0 · ∞
@@ -20,23 +37,42 @@ TICKS = 1000.0  # as what the time 1 is told, to a network that knows the time
 NUMBERS = 2**24  # of one table (rows, L, V) in float64
 
 
-class Samples(NamedTuple):
-    """Samples, and what they cost."""
+class StepsMethod(Method):
+    """It goes from noise to data in a number of steps, all sites at once, and not by a chain on a schedule."""
 
-    tokens: Tensor  # (rows, L) int64
-    calls: float  # network calls of a row, in the mean
+    def resolve(self, recipe: Recipe) -> Recipe:
+        """Its time is not the schedule's, and its noise its own."""
+        process = replace(recipe.process, sweeps=1, keep=0.0, last_keep=None, noise="uniform")
+        kept = {name: value for name, value in recipe.sampling.items() if name == "ban"}
+        return replace(recipe, process=process, network=replace(recipe.network, causal=False), sampling=kept)
+
+    def conditional(
+        self, network: Any, process: Process, both_ways: bool = False, class_: int | None = None, guidance: float = 0.0
+    ) -> Conditional | StepLaw:
+        """Refused: it is no chain."""
+        raise ValueError(f"the method {self.name} changes all sites at once and cannot fill gaps; use another method")
+
+    def plan(self, own: Schedule, config: TransformerConfig, asked: Request = Request()) -> SamplingPlan:
+        """A number of calls, one of its samplers and perhaps an order."""
+        return steps_plan(self, own, config, asked)
+
+    def plan_bound(
+        self, network: Any, process: Process, plan: SamplingPlan, x0: Tensor, how: BoundOptions = BoundOptions()
+    ) -> Tensor | None:
+        """That of many small steps, which stands where there are as many calls as sites."""
+        if plan.calls != process.length or plan.order is not None:
+            return None
+        return self.bounds(network, process, x0, how).nats[self.name]
+
+    def compared(self, length: int) -> list[Compared]:
+        """All sites at once; with an order in that one, too."""
+        orders = (("random", None), ("best", "segments")) if self.can.orders else ((None, None),)
+        calls = [length // part for part in PARTS]
+        return [Compared(number, said, Request(calls=number, order=order)) for number in calls for said, order in orders]
 
 
-class Diffusion(ABC):
+class Diffusion(StepsMethod):
     """A discrete diffusion. Shapes: x0, z (B, L), t (B,) in (0, 1); the network is called as a `Transformer` is."""
-
-    objective: str
-    """The name of the loss, by which a saved model knows its method."""
-    samplers: tuple[str, ...]
-    """The first is the default."""
-    fewer_calls = True
-    """Whether fewer network calls than sites can be made."""
-    options: tuple[str, ...] = ("ban",)
 
     @abstractmethod
     def noised(self, process: Process, x0: Tensor, t: Tensor, generator: Generator | None) -> Tensor:
@@ -58,61 +94,75 @@ class Diffusion(ABC):
         """KL(q(z_1 | x_0) ‖ the law of `start`) of a site."""
         return 0.0
 
-    def loss(
-        self, network: Network, process: Process, x0: Tensor, check: bool = True, generator: Generator | None = None
-    ) -> Tensor:
-        """The bound per token, at one low-discrepancy time a row. `check` looks at the tokens, which makes a GPU wait."""
-        if check:
-            x0 = process.check_tokens(x0)
-        t = draw_times(len(x0), generator, x0.device)
-        return self.term(network, process, x0, self.noised(process, x0, t, generator), t).sum() / x0.numel()
+    def loss(self, network: Any, process: Process, x0: Tokens, how: LossOptions = LossOptions()) -> Tensor:
+        """The bound per token, at one low-discrepancy time a row."""
+        clean = process.check_tokens(x0) if how.check else as_tokens(x0)
+        t = draw_times(len(clean), how.generator, clean.device)
+        z = self.noised(process, clean, t, how.generator)
+        return self.term(network, process, clean, z, t).sum() / clean.numel()
 
     @torch.no_grad()
-    def bound(
-        self, network: Network, process: Process, x0: Tensor, draws: int = 8, generator: Generator | None = None
-    ) -> Tensor:
-        """(B,) nats: an upper bound on -log p(x_0) of each row, unbiased, from `draws` network calls."""
-        x0 = process.check_tokens(x0)
+    def bounds(self, network: Any, process: Process, x0: Tokens, how: BoundOptions = BoundOptions()) -> Bounds:
+        """Unbiased, from `draws` network calls; of whole rows."""
+        clean = whole_rows(self, process, x0, how)
 
         def term(x: Tensor, t: Tensor) -> Tensor:
-            return self.term(network, process, x, self.noised(process, x, t, generator), t)
+            return self.term(network, process, x, self.noised(process, x, t, how.generator), t)
 
-        return integral(term, x0, process.vocab, draws, generator) + self.prior(process) * x0.shape[1]
-
-    def bound_calls(self, draws: int) -> int:
-        """Network calls of `bound`, for each row."""
-        return draws
+        nats = integral(term, clean, process.vocab, how.draws, how.generator) + self.prior(process) * clean.shape[1]
+        return Bounds({self.name: nats}, how.draws, False)
 
     @torch.no_grad()
-    def sample(
-        self,
-        network: Network,
-        process: Process,
-        rows: int,
-        calls: int,
-        generator: Generator | None = None,
-        sampler: str | None = None,
-        order: Tensor | None = None,
-        progress: bool = False,
-        ban: Sequence[int] = (),
-    ) -> Samples:
-        """Go from time 1 to time 0 in `calls` equal steps, with one of the `samplers`."""
-        kind = self.chosen(sampler, calls)
-        if order is not None:
-            raise ValueError("this method updates all sites at once, so it has no order of sites; leave the order out")
-        z, network = self.start(process, rows, generator, ban), without(network, ban)
-        for k in bar(range(calls), progress):
-            weights = self.law(network, process, z, 1 - k / calls, (calls - k - 1) / calls, kind)
-            z = categorical(weights, uniform(z.shape, generator, z.device))
+    def sample(self, network: Any, process: Process, plan: SamplingPlan, num: int | None, run: Run = Run()) -> Samples:
+        """Go from time 1 to time 0 in equal steps."""
+        ban, calls = plan.options.get("ban", ()), plan.calls
+        z = self.start(process, whole_start(self, num, run), run.generator, ban)
+        network = without(network, ban)
+        for k in watched(range(calls), run.progress, calls, "sample", "step", leave=False):
+            weights = self.law(network, process, z, 1 - k / calls, (calls - k - 1) / calls, str(plan.sampler))
+            z = categorical(weights, uniform(z.shape, run.generator, z.device))
         return Samples(z, float(calls))
 
-    def chosen(self, sampler: str | None, calls: int) -> str:
-        """The sampler, or the default one."""
-        if calls < 1:
-            raise ValueError(f"a sampler makes at least one network call, not {calls}")
-        if sampler is not None and sampler not in self.samplers:
-            raise ValueError(f"the sampler of this method is {' or '.join(self.samplers)}, not {sampler!r}")
-        return self.samplers[0] if sampler is None else sampler
+
+def steps_plan(
+    method: Method, own: Schedule, config: TransformerConfig, asked: Request, known: Sequence[str] = ("ban",)
+) -> SamplingPlan:
+    """A plan of so many steps, as many as there are sites if nothing is said; `known` are the options that the method takes."""
+    wrong = [name for name in ("sweeps", "block", "class_") if getattr(asked, name) is not None]
+    wrong += (["guidance"] if asked.guidance else []) + [name for name in asked.options if name not in known]
+    if wrong:
+        taken = ", ".join(("calls", "sampler", "order", *known))
+        raise ValueError(f"the method {method.name} takes {taken}, but no {wrong[0].removesuffix('_')}")
+    check_options(asked.options, config.vocab)
+    calls = own.length if asked.calls is None else asked.calls
+    if not isinstance(calls, int) or isinstance(calls, bool) or calls < 1:
+        raise ValueError(f"a sampler makes at least one network call, not {calls}")
+    samplers = method.can.samplers
+    if asked.sampler is not None and asked.sampler not in samplers:
+        raise ValueError(f"the sampler of this method is {' or '.join(samplers)}, not {asked.sampler!r}")
+    order = sites_in(asked.order, own.length, calls)
+    if order is not None and not method.can.orders:
+        raise ValueError("this method updates all sites at once, so it has no order of sites; leave the order out")
+    kind = samplers[0] if asked.sampler is None else asked.sampler
+    return SamplingPlan(own, calls, kind, order, dict(asked.options), by_chain=False, whole_rows=True)
+
+
+def whole_start(method: Method, num: int | None, run: Run) -> int:
+    """How many rows, all of which begin as noise."""
+    for name in ("clamp", "start", "absent", "on_step", "rules"):
+        if getattr(run, name) not in (None, ()):
+            raise ValueError(f"the method {method.name} draws whole rows from noise, and takes no {name}")
+    return 1 if num is None else num
+
+
+def whole_rows(method: Method, process: Process, x0: Tokens, how: BoundOptions) -> Tensor:
+    """The rows of a bound, all of whose tokens must be known."""
+    clean = process.check_tokens(x0)
+    if how.known is not None and not bool(how.known.all()):
+        raise ValueError(
+            f"the method {method.name} scores whole windows of {clean.shape[1]} tokens; take as many as there are with --rows"
+        )
+    return clean
 
 
 def without(network: Network, ban: Sequence[int]) -> Network:
@@ -147,12 +197,14 @@ def query(network: Network, z: Tensor, t: Tensor, survival: Tensor, sites: Tenso
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
-def sites_in(order: str | None, length: int, calls: int) -> Tensor | None:
-    """(L,) the sites as a chain on a schedule of that order undoes them; None for a random order in each row."""
-    if order in (None, "random"):
+def sites_in(order: Any, length: int, calls: int) -> Tensor | None:
+    """(L,) the sites in the order of writing; None for a random order in each row."""
+    if order is None or (isinstance(order, str) and order == "random"):
         return None
-    block = max(1, length // calls) if order in ("strided", "segments") else 1
-    return Schedule.round_robin(length, length, 0.0, order or "right-to-left", block).order.flip(0)
+    if not isinstance(order, str):
+        order = as_noised(order)
+    block = max(1, length // calls) if isinstance(order, str) and order in ("strided", "segments") else 1
+    return Schedule.round_robin(length, length, 0.0, order, block).order.flip(0)
 
 
 def integral(
@@ -170,8 +222,3 @@ def integral(
             part = slice(start, start + size)
             total[part] += term(x0[part], t[part]).double() / draws
     return total
-
-
-def bar(steps: range, progress: bool) -> Iterable[int]:
-    """Shown from the third second on."""
-    return watched(steps, progress, len(steps), "sample", "step", leave=False)

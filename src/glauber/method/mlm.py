@@ -1,11 +1,86 @@
 """Gibbs sampling with a masked language model, the paper's time-independent baseline (appendix F; Wang and Cho, 2019)."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from glauber.process import NoiseLaw, Process, Schedule
+from glauber.conditional import Conditional, Denoiser, StepLaw, TransformerConfig, check_guidance
+from glauber.method.base import (
+    BoundOptions,
+    Bounds,
+    Capabilities,
+    Compared,
+    LossOptions,
+    Request,
+    SamplingPlan,
+    as_noised,
+    one_permutation,
+)
+from glauber.method.chain import ChainMethod, chain_plan
+from glauber.objective import masked
+from glauber.process import NoiseLaw, Process, Schedule, Tokens
+from glauber.recipe import Recipe
+
+SWEEPS = (1, 4)
+"""In the paper's table; one sweep from noise is hardly a sample of its chain."""
+
+
+class MaskedLanguageModel(ChainMethod):
+    """Trained on masked tokens as BERT is, sampled by the heat bath with keep 1: another corner of the chain."""
+
+    name = "mlm"
+    can = Capabilities(fill_gaps=True, orders=True, bounded=False)
+
+    def resolve(self, recipe: Recipe) -> Recipe:
+        """Keep 1, from left to right; a chain from uniform tokens."""
+        process = replace(recipe.process, keep=1.0, last_keep=None, order="left-to-right", noise="uniform")
+        return replace(recipe, process=process, network=replace(recipe.network, causal=False))
+
+    def loss(self, network: Any, process: Process, x0: Tokens, how: LossOptions = LossOptions()) -> Tensor:
+        """See `masked`."""
+        return masked(network, process, x0, how.spec is not None, how.check, how.generator)
+
+    def conditional(
+        self, network: Any, process: Process, both_ways: bool = False, class_: int | None = None, guidance: float = 0.0
+    ) -> Conditional | StepLaw:
+        """As in `Method`."""
+        check_guidance(class_, guidance)
+        return Denoiser(network, class_, guidance)
+
+    def plan(self, own: Schedule, config: TransformerConfig, asked: Request = Request()) -> SamplingPlan:
+        """With a number of calls as many whole sweeps, in any order."""
+        if asked.calls is None:
+            return super().plan(own, config, asked)
+        L = own.length
+        if asked.calls < L or asked.calls % L or asked.sweeps is not None or asked.block is not None:
+            raise ValueError(
+                f"Gibbs sampling makes whole sweeps of {L} calls, one a site: calls is a multiple of that, not {asked.calls}, "
+                "and sweeps and block are left out"
+            )
+        order = "left-to-right" if asked.order is None else asked.order
+        sites = order if isinstance(order, str) else as_noised(order)
+        schedule = Schedule.round_robin(L, asked.calls, 1.0, sites, generator=one_permutation())
+        return chain_plan(self, schedule.to(own.order.device), config, asked)
+
+    def bounds(self, network: Any, process: Process, x0: Tokens, how: BoundOptions = BoundOptions()) -> Bounds:
+        """Refused: there is none."""
+        raise ValueError(
+            "Gibbs sampling never becomes noise, so a masked language model has no bound; judge its samples instead"
+        )
+
+    def plan_bound(
+        self, network: Any, process: Process, plan: SamplingPlan, x0: Tensor, how: BoundOptions = BoundOptions()
+    ) -> Tensor | None:
+        """None is known."""
+        return None
+
+    def compared(self, length: int) -> list[Compared]:
+        """As in `Method`."""
+        calls = [sweeps * length for sweeps in SWEEPS]
+        orders = {"random": "random", "best": "left-to-right"}
+        return [Compared(number, name, Request(calls=number, order=orders[name])) for number in calls for name in orders]
 
 
 def gibbs_process(vocab: int, length: int, sweeps: int) -> Process:

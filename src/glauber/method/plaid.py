@@ -7,43 +7,47 @@ evidence log N(z; α E(v), σ²) is added (the paper's output prior), and its gu
 """
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from glauber.chain import Truncation
-from glauber.method.diffusion import Samples, bar, draw_times, integral
-from glauber.method.plaid_network import DIMENSION, GAMMA, Answer, gamma
-from glauber.process import Process
+from glauber.conditional import Layout, Transformer, TransformerConfig
+from glauber.method.base import BoundOptions, Bounds, Capabilities, LossOptions, Request, Run, Samples, SamplingPlan
+from glauber.method.diffusion import StepsMethod, draw_times, integral, steps_plan, whole_rows, whole_start
+from glauber.method.plaid_network import DIMENSION, GAMMA, Answer, Plaid, gamma
+from glauber.process import Process, Schedule, Tokens, as_tokens
 from glauber.process.draws import Generator, KeyedGenerator, categorical, uniform
+from glauber.runtime.progress import watched
 
 RECONSTRUCTED = 1 / 8  # share of the rows that train the reconstruction; the others train the diffusion
 SELF_CONDITIONED = 4  # every so-many-th row of the whole batch is
 
 
-class EmbeddingDiffusion:
+class EmbeddingDiffusion(StepsMethod):
     """The method: its loss, its bound and its sampler. The network is a `Plaid` of the same dimension d."""
 
-    objective = "plaid"
-    samplers = ("ancestral",)
-    fewer_calls = True
-    options = ("ban", "temperature")
+    name = "plaid"
+    can = Capabilities(samplers=("ancestral",), fewer_calls=True)
 
     def __init__(self, dimension: int = DIMENSION):
         self.dimension = dimension
 
-    def loss(
-        self, network: Any, process: Process, x0: Tensor, check: bool = True, generator: Generator | None = None
-    ) -> Tensor:
+    def network(self, config: TransformerConfig) -> Transformer:
+        return Plaid(config, self.dimension)
+
+    def layout(self, config: TransformerConfig) -> Layout:
+        return Plaid.layout(config, self.dimension)
+
+    def loss(self, network: Any, process: Process, x0: Tokens, how: LossOptions = LossOptions()) -> Tensor:
         """The variational bound per token: a row trains its reconstruction, or its diffusion at a low-discrepancy time.
 
         Self-conditioned rows are given the guess of a first pass. A GPU records the step, so the first pass has always as many
         rows, ⌈B/4⌉, and with them a row that is not self-conditioned where a part of a batch holds fewer.
         """
-        if check:
-            x0 = process.check_tokens(x0)
+        generator = how.generator
+        x0 = process.check_tokens(x0) if how.check else as_tokens(x0)
         place = draw_times(len(x0), generator, x0.device)
         t = ((place - RECONSTRUCTED) / (1 - RECONSTRUCTED)).clamp_min(0.0)
         noise = normal((*x0.shape, self.dimension), generator, x0.device)
@@ -62,12 +66,12 @@ class EmbeddingDiffusion:
         return (rest + prior(answer.clean)).sum() / x0.numel()
 
     @torch.no_grad()
-    def bound(self, network: Any, process: Process, x0: Tensor, draws: int = 8, generator: Generator | None = None) -> Tensor:
-        """(B,) nats: KL(q(z_1 | x) ‖ N(0, 1)) - E log p(x | z_0) + the diffusion in continuous time.
+    def bounds(self, network: Any, process: Process, x0: Tokens, how: BoundOptions = BoundOptions()) -> Bounds:
+        """KL(q(z_1 | x) ‖ N(0, 1)) - E log p(x | z_0) + the diffusion in continuous time.
 
         Each is made twice, the second time with the first guess: the model is p(z_s | z_t), whatever came before.
         """
-        x0 = process.check_tokens(x0)
+        clean, generator = whole_rows(self, process, x0, how), how.generator
 
         def term(x: Tensor, t: Tensor) -> Tensor:
             return diffusion(self.answer(network, x, t, generator), t)
@@ -76,11 +80,8 @@ class EmbeddingDiffusion:
             answer = self.answer(network, x, torch.zeros_like(t), generator)
             return reconstruction(answer, x) + prior(answer.clean)
 
-        return integral(term, x0, process.vocab, draws, generator) + integral(ends, x0, process.vocab, 1, generator)
-
-    def bound_calls(self, draws: int) -> int:
-        """As in `Diffusion`."""
-        return 2 * (draws + 1)
+        inside = integral(term, clean, process.vocab, how.draws, generator)
+        return Bounds({self.name: inside + integral(ends, clean, process.vocab, 1, generator)}, 2 * (how.draws + 1), False)
 
     def answer(self, network: Any, x: Tensor, t: Tensor, generator: Generator | None) -> Answer:
         """At tokens noised to time t."""
@@ -88,32 +89,26 @@ class EmbeddingDiffusion:
         answer: Answer = network(x, t, noise, network(x, t, noise).guess)
         return answer
 
+    def plan(self, own: Schedule, config: TransformerConfig, asked: Request = Request()) -> SamplingPlan:
+        """At least two calls: each but the last is told the guess before it, and the last draws the tokens."""
+        plan = steps_plan(self, own, config, asked, ("ban", "temperature"))
+        if plan.calls < 2:
+            raise ValueError(f"plaid makes at least 2 network calls, not {plan.calls}")
+        return plan
+
     @torch.no_grad()
-    def sample(
-        self,
-        network: Any,
-        process: Process,
-        rows: int,
-        calls: int,
-        generator: Generator | None = None,
-        sampler: str | None = None,
-        order: Tensor | None = None,
-        progress: bool = False,
-        ban: Sequence[int] = (),
-        temperature: float | Sequence[float] = 1.0,
-    ) -> Samples:
+    def sample(self, network: Any, process: Process, plan: SamplingPlan, num: int | None, run: Run = Run()) -> Samples:
         """Ancestral sampling in `calls` - 1 equal steps, each told the guess before it; the last call draws the tokens.
 
-        Args:
-            ban: tokens of probability 0, also in the guesses.
-            temperature: what the noise that a guess implies is divided by; 0.9 in the paper. Several as in `Truncation`.
+        A `ban` gives tokens probability 0, also in the guesses. A `temperature` divides the noise that a guess implies, 0.9 in
+        the paper; several as in `Truncation`.
         """
-        if calls < 2 or sampler not in (None, *self.samplers) or order is not None:
-            raise ValueError("plaid makes at least 2 calls with its ancestral sampler, and has no order of sites")
+        rows, calls, generator = whole_start(self, num, run), plan.calls, run.generator
         shape, device = (rows, process.length, self.dimension), process.noise.probs.device
+        ban, temperature = plan.options.get("ban", ()), plan.options.get("temperature", 1.0)
         parts: tuple[float, ...] = Truncation(temperature).temperature  # type: ignore[assignment]
         z, guess = normal(shape, generator, device), torch.zeros(shape, device=device)
-        for k in bar(range(calls), progress):
+        for k in watched(range(calls), run.progress, calls, "sample", "step", leave=False):
             t, s = (max(0, calls - 1 - j) / (calls - 1) for j in (k, k + 1))
             answer = network(z, torch.full((rows,), t, dtype=torch.float64, device=device), None, guess, ban=ban)
             guess, heat = answer.guess, parts[k * len(parts) // calls]

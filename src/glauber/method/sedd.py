@@ -8,29 +8,30 @@ Uniform: a token is kept with probability e^{-σ(t)}, else any token alike; σ g
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from glauber.conditional import TransformerConfig
 from glauber.conditional.adapters import Network
-from glauber.method.diffusion import Diffusion, Samples, query, without
-from glauber.method.mdlm import all_masked, carried_over, clean_logits, masked, unmask_in_order
+from glauber.method.base import Capabilities, Compared, Request, Run, Samples, SamplingPlan
+from glauber.method.chain import sample_chain
+from glauber.method.diffusion import Diffusion, query, whole_start, without
+from glauber.method.mdlm import MaskedDiffusion, carried_over, clean_logits, unmask_in_order
 from glauber.method.udlm import score_entropy, uniform_tokens, uniformly_noised
-from glauber.process import Process
+from glauber.process import Process, Schedule
 from glauber.process.draws import Generator
 
 SIGMA = (1e-4, 20.0)  # of the geometric noise
 
 
-class Absorbing(Diffusion):
+class Absorbing(MaskedDiffusion):
     """To the mask, and never back: method `sedd`, the paper's better one."""
 
-    objective = "sedd"
-    samplers = ("tweedie", "euler")
-
-    def noised(self, process: Process, x0: Tensor, t: Tensor, generator: Generator | None) -> Tensor:
-        return masked(process, x0, t, generator)
+    name = "sedd"
+    can = Capabilities(fill_gaps=True, orders=True, samplers=("tweedie", "euler"), fewer_calls=True)
 
     def term(self, network: Network, process: Process, x0: Tensor, z: Tensor, t: Tensor) -> Tensor:
         """Denoising score entropy with the weights of the bound: σ'(t) Σ_y [s_y - r_y log s_y + r_y (log r_y - 1)] at masks.
@@ -55,36 +56,29 @@ class Absorbing(Diffusion):
         """(B, L, V) f = log s_θ - log((1-t)/t). A new network says 1/V."""
         return clean_logits(network, process, z) - math.log(process.vocab)
 
-    def start(self, process: Process, rows: int, generator: Generator | None, ban: Sequence[int] = ()) -> Tensor:
-        return all_masked(process, rows)
+    def plan(self, own: Schedule, config: TransformerConfig, asked: Request = Request()) -> SamplingPlan:
+        """As in `MaskedDiffusion`; in an order there are no steps of a sampler."""
+        plan = super().plan(own, config, asked)
+        if plan.order is not None and asked.sampler is not None:
+            raise ValueError(f"with an order of sites there is no {asked.sampler} step; leave the sampler or the order out")
+        return plan
 
-    def sample(
-        self,
-        network: Network,
-        process: Process,
-        rows: int,
-        calls: int,
-        generator: Generator | None = None,
-        sampler: str | None = None,
-        order: Tensor | None = None,
-        progress: bool = False,
-        ban: Sequence[int] = (),
-    ) -> Samples:
-        """As in `Diffusion`; with an `order` (L,) of the sites as the first-hitting sampler does it, by f normalised."""
-        if order is None:
-            return super().sample(network, process, rows, calls, generator, sampler, None, progress, ban)
-        self.chosen(None, calls)
-        if sampler is not None:
-            raise ValueError(f"with an order of sites there is no {sampler} step; leave the sampler or the order out")
-        with torch.no_grad():
-            return unmask_in_order(without(network, ban), process, rows, calls, generator, order, progress)
+    @torch.no_grad()
+    def sample(self, network: Any, process: Process, plan: SamplingPlan, num: int | None, run: Run = Run()) -> Samples:
+        """As in `Diffusion`; in an order as the first-hitting sampler does it, by f normalised."""
+        if plan.by_chain:
+            return sample_chain(self, network, process, plan, num, run)
+        if plan.order is None:
+            return super().sample(network, process, plan, num, run)
+        network = without(network, plan.options.get("ban", ()))
+        return unmask_in_order(network, process, whole_start(self, num, run), plan, run)
 
 
 class Uniform(Diffusion):
     """To any token alike: method `sedd-uniform`."""
 
-    objective = "sedd-uniform"
-    samplers = ("tweedie", "euler")
+    name = "sedd-uniform"
+    can = Capabilities(samplers=("tweedie", "euler"), fewer_calls=True)
 
     def noised(self, process: Process, x0: Tensor, t: Tensor, generator: Generator | None) -> Tensor:
         return uniformly_noised(process, x0, (-sigma(t)).exp(), generator)
@@ -117,6 +111,10 @@ class Uniform(Diffusion):
 
     def start(self, process: Process, rows: int, generator: Generator | None, ban: Sequence[int] = ()) -> Tensor:
         return uniform_tokens(process, (rows, process.length), generator, ban)
+
+    def compared(self, length: int) -> list[Compared]:
+        """None: the paper's better one is `sedd`."""
+        return []
 
     def prior(self, process: Process) -> float:
         kept, V = math.exp(-sigma(torch.tensor(1.0, dtype=torch.float64)).item()), process.vocab

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from glauber.conditional.adapters import Network
+from glauber.method.base import Capabilities
 from glauber.method.diffusion import Diffusion, query
 from glauber.process import Process
 from glauber.process.draws import Generator, uniform
@@ -21,8 +22,8 @@ from glauber.process.draws import Generator, uniform
 class UDLM(Diffusion):
     """The bound needs no prior and no reconstruction term, since α_1 = 0 and α_0 = 1."""
 
-    objective = "udlm"
-    samplers = ("ancestral",)
+    name = "udlm"
+    can = Capabilities(samplers=("ancestral",), fewer_calls=True)
 
     def noised(self, process: Process, x0: Tensor, t: Tensor, generator: Generator | None) -> Tensor:
         return uniformly_noised(process, x0, 1 - t, generator)

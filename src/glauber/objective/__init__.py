@@ -1,8 +1,4 @@
-"""Ways to learn the conditional: the paper's `binary` and its `marginal`, `dense`, the default; `reading`, `masked`."""
-
-from collections.abc import Callable
-
-from torch import Tensor
+"""Ways to learn the conditional: the paper's `binary` and its `marginal`, `dense`, the default; `causal`, `masked`."""
 
 from glauber.objective.binary import binary, binary_loss
 from glauber.objective.causal import causal
@@ -10,23 +6,14 @@ from glauber.objective.dense import dense, dense_loss, draw_times
 from glauber.objective.marginal import marginal, marginal_loss
 from glauber.objective.masked import masked
 
-OBJECTIVES: dict[str, Callable[..., Tensor]] = {
-    "binary": binary,
-    "marginal": marginal,
-    "dense": dense,
-    "reading": causal,
-    "masked": masked,
-}
-
 __all__ = [
-    "OBJECTIVES",
     "binary",
     "binary_loss",
+    "causal",
     "dense",
     "dense_loss",
     "draw_times",
     "marginal",
     "marginal_loss",
     "masked",
-    "reading",
 ]

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
+from numbers import Integral
 
 import torch
 from torch import Tensor
@@ -131,3 +132,12 @@ def _shift(x: Tensor, bits: int) -> Tensor:
 def _signed(number: int) -> int:
     """A whole number as int64 holds it, wrapped around."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def new_generator(seed: int | None) -> torch.Generator | None:
+    """One for a seed; None for fresh randomness."""
+    if seed is None:
+        return None
+    if not isinstance(seed, Integral) or not 0 <= seed < 2**63:
+        raise ValueError(f"a seed is a whole number from 0 to 2^63 - 1, or None for fresh randomness, not {seed}")
+    return torch.Generator().manual_seed(int(seed))

@@ -172,6 +172,12 @@ class Schedule:
         return torch.cat([self.keep.new_ones(1, L), kappa.view(K, L).cumprod(0)])
 
 
+def smallest_block(length: int, steps: int, calls: int) -> int:
+    """The fewest sites at once with which so many steps take at most so many network calls; it divides both."""
+    fitting = (block for block in range(1, length) if length % block == 0 == steps % block and steps <= block * calls)
+    return next(fitting, length)
+
+
 def _keep_per_step(keep: float | Sequence[float] | Tensor | str, length: int, steps: int) -> Tensor:
     sweeps = -(-steps // length)
     if isinstance(keep, str):

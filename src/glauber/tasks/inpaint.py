@@ -4,29 +4,28 @@ A token of a VQ codec looks beyond its own square, often over the whole image, s
 it. A rule says which tokens are given; none of them lets what the image holds inside the hole reach the tokens.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from glauber.chain.budget import plan_within
 from glauber.codec import ImageCodec
 from glauber.codec.vq import VQCodec
-
-if TYPE_CHECKING:
-    from glauber.model import Model
+from glauber.method import Request
+from glauber.process import smallest_block
+from glauber.sampler import Sampler
 
 RULES = ("cover", "paper", "iterative")
 """cover: fill in every token whose square touches the hole; the hole is closed smoothly before the others are read.
 paper: read the tokens with the hole black and with the hole white, and keep those that agree.
-turns: as cover, in haste; then read the tokens of the filled image and fill in anew given these, some times, and at last with
-care. What was given at first was read around a hole; so it becomes what it is around the fill."""
+iterative: as cover, in a fast pass; then encode the filled image and fill in anew given its tokens, some times, and at last
+by the chain that was asked for. What was given at first was encoded around a hole; so it becomes what it is around the fill."""
 REFINEMENTS = 4
-"""So often in haste."""
+"""Fast passes."""
 FAST_CALLS = 14
-"""Network calls of a hasty fill."""
+"""Network calls of a fast pass."""
 
 
 def read_mask(mask: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
@@ -50,16 +49,51 @@ def read_mask(mask: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
 
 
 def own_rule(codec: ImageCodec) -> str:
-    """What to do unless told: turns where tokens look beyond their own squares."""
+    """What to do unless told: refine where tokens look beyond their own squares."""
     return "iterative" if isinstance(codec, VQCodec) else "cover"
 
 
-def fast_pass(model: "Model") -> dict[str, Any]:
-    """Options for a fill that is not the last one: few calls, if the model can run such a chain."""
-    if not model.any_schedule:
-        return {"on_step": None}
-    block = plan_within(FAST_CALLS, model.process.length).schedule.block
-    return {"on_step": None, "sweeps": 1, "order": "random", "block": block}
+def fast_pass(sampler: Sampler) -> Sampler:
+    """For a fill that is not the last one: few calls in random order, if the model can run such a chain."""
+    method, config = sampler.method, sampler.network.config
+    if not method.can.any_schedule or config.conditioning == "time":
+        return sampler
+    L, plan = sampler.length, sampler.plan
+    asked = Request(
+        sweeps=1,
+        block=smallest_block(L, L, FAST_CALLS),
+        order="random",
+        class_=plan.class_,
+        guidance=plan.guidance,
+        options=plan.options,
+    )
+    return Sampler(sampler.network, sampler.process, method, asked, sampler.precision)
+
+
+def inpaint(
+    sampler: Sampler, codec: ImageCodec, image: np.ndarray, mask: np.ndarray, num: int, rule: str | None = None, **run: Any
+) -> np.ndarray:
+    """(num, ...) images, filled in where the mask is white; pixels outside are as they were. `run` as for `Sampler.run`."""
+    if image.shape != codec.shape:
+        raise ValueError(f"this model takes images of {_size(codec.shape)}, not of {_size(image.shape)}; bring it to that")
+    hole = read_mask(mask, codec.shape[:2])
+    rule = own_rule(codec) if rule is None else rule
+    given, tokens = given_tokens(codec, image, hole, rule)
+
+    def fill(by: Sampler, tokens: Tensor, **run: Any) -> np.ndarray:
+        pictures = codec.decode(by.run(num, clamp=(given, tokens), **run))
+        pictures[:, ~hole] = image[~hole]
+        return pictures
+
+    if rule == "iterative" and num:
+        fast, quietly = fast_pass(sampler), run | {"on_step": None}
+        for _ in range(REFINEMENTS):
+            tokens = codec.encode(fill(fast, tokens, **quietly))
+    return fill(sampler, tokens, **run)
+
+
+def _size(shape: tuple[int, ...]) -> str:
+    return f"{'×'.join(map(str, shape[1::-1]))} pixels{', in colour' * (len(shape) == 3)}"
 
 
 def given_tokens(codec: ImageCodec, image: np.ndarray, hole: np.ndarray, rule: str = "cover") -> tuple[Tensor, Tensor]:

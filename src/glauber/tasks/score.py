@@ -1,4 +1,4 @@
-"""How likely a model finds given tokens: both bounds of `evaluate.bounds`, per token and per character.
+"""How likely a model finds given tokens: the bounds of its method, per token and per character.
 
 A text is cut into windows of L tokens that do not overlap, and its last window may be shorter: the rest of that row is noise
 from the first step to the last, so nothing is dropped and nothing is made up.
@@ -6,20 +6,17 @@ from the first step to the last, so nothing is dropped and nothing is made up.
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from glauber.chain.bounds import row_bounds
-from glauber.codec import TextCodec
-from glauber.conditional import CausalConditional
-from glauber.method import DIFFUSIONS
-from glauber.process import Process
-from glauber.tasks.infill import new_generator
-
-if TYPE_CHECKING:
-    from glauber.model import Model
+from glauber.codec import ImageCodec, TextCodec, is_image_codec
+from glauber.method import BoundOptions
+from glauber.process import Process, as_array
+from glauber.process.draws import new_generator
+from glauber.sampler import Sampler
 
 
 class Windows(NamedTuple):
@@ -28,6 +25,24 @@ class Windows(NamedTuple):
     tokens: Tensor  # (N, L) int64
     known: Tensor | None = None  # (N, L) bool, the sites that hold a token; all of them if None
     characters: Tensor | None = None  # (N,) how many characters each row decodes to
+
+
+def windows_of(
+    items: str | Sequence[Any] | Tensor | np.ndarray, codec: ImageCodec | TextCodec | None, process: Process
+) -> Windows:
+    """Texts, cut into windows of L tokens; images, PIL's or (N, H, W); or tokens (N, L)."""
+    texts = [items] if isinstance(items, str) else items
+    text_codec = None if is_image_codec(codec) else cast(TextCodec | None, codec)
+    if not isinstance(texts, Tensor | np.ndarray) and all(isinstance(text, str) for text in texts):
+        if text_codec is None:
+            raise ValueError("this model has no text codec; give it images or tokens instead")
+        return cut(text_codec.encode_batch(texts), text_codec, process.length)
+    if not isinstance(items, Tensor) and (images := as_array(items, "what is scored")).ndim > 2:
+        if not is_image_codec(codec):
+            raise ValueError("this model has no image codec; give it tokens instead")
+        return Windows(codec.encode(images))
+    tokens = process.check_tokens(items)
+    return Windows(tokens, None, None if text_codec is None else characters(tokens.tolist(), text_codec))
 
 
 def cut(streams: Iterable[Sequence[int]], codec: TextCodec | None, length: int) -> Windows:
@@ -46,56 +61,33 @@ def characters(rows: Iterable[Sequence[int]], codec: TextCodec) -> Tensor:
 
 
 def score_windows(
-    model: "Model",
+    sampler: Sampler,
     windows: Windows,
     kernels: Sequence[str],
     draws: int = 8,
     seed: int | None = 0,
-    sweeps: int | None = None,
-    block: int | None = None,
-    order: str | None = None,
     progress: bool = False,
 ) -> dict[str, dict[str, Any]]:
     """For each kernel, the upper bound in bits per token and per character, with standard errors, and what it cost.
 
-    The kernels share their network calls.
+    The kernels share their network calls. A method that is no chain has one bound, under its own name.
     """
+    method, process = sampler.method, Process(sampler.schedule, sampler.process.noise)
+    if sampler.plan.order is not None:
+        raise ValueError(f"the bound of the method {method.name} has no order of sites; leave the order out")
     if draws < 1:
         raise ValueError(f"a bound needs at least one draw per row, not {draws}")
-    if model.objective == "masked":
-        raise ValueError(
-            "Gibbs sampling never becomes noise, so a masked language model has no bound; judge its samples instead"
-        )
-    if model.objective in DIFFUSIONS:
-        if any(option is not None for option in (sweeps, block, order)):
-            raise ValueError(f"the bound of the method {model.objective} has no sweeps, block or order; leave them out")
-        return {model.objective: _diffused(model, windows, draws, seed)}
-    process = Process(model.schedule(sweeps, block, order), model.process.noise)
-    x0, known = windows.tokens.to(model.device), windows.known
-    known = None if known is None else known.to(model.device)
-    conditional = model.conditional_for(process)
-    draws = 1 if isinstance(conditional, CausalConditional) else draws  # it needs no more
-    with model.evaluating():
-        rows = row_bounds(conditional, process, x0, kernels, draws, new_generator(seed), known, progress)
+    device = process.noise.probs.device
+    x0, known = windows.tokens.to(device), windows.known
+    known = None if known is None else known.to(device)
+    how = BoundOptions(kernels, draws, known, new_generator(seed), progress)
+    with sampler.evaluating():
+        bounds = method.bounds(sampler.network, process, x0, how)
     size = torch.full((len(x0),), x0.shape[1]) if known is None else known.sum(1).cpu()
-    found = {}
-    for name, nats in zip(kernels, rows, strict=True):
-        figures = _figures(name, nats.cpu(), size, windows.characters, draws)
-        found[name] = figures | {"exact": isinstance(conditional, CausalConditional)}
-    return found
-
-
-def _diffused(model: "Model", windows: Windows, draws: int, seed: int | None) -> dict[str, Any]:
-    """By the bound of a method that is no chain, which is of whole windows."""
-    x0 = windows.tokens.to(model.device)
-    if windows.known is not None and not bool(windows.known.all()):
-        raise ValueError(
-            f"the method {model.objective} scores whole windows of {x0.shape[1]} tokens; take as many as there are with --rows"
-        )
-    with model.evaluating():
-        nats = DIFFUSIONS[model.objective].bound(model.network, model.process, x0, draws, new_generator(seed))
-    size, calls = torch.full((len(x0),), x0.shape[1]), DIFFUSIONS[model.objective].bound_calls(draws)
-    return _figures(model.objective, nats.cpu(), size, windows.characters, calls) | {"exact": False}
+    return {
+        name: _figures(name, nats.cpu(), size, windows.characters, bounds.calls) | {"exact": bounds.exact}
+        for name, nats in bounds.nats.items()
+    }
 
 
 def _figures(kernel: str, nats: Tensor, tokens: Tensor, characters: Tensor | None, draws: int) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def train(
     process: Process,
     tokens: Tokens,
     spec: TrainSpec,
-    objective: str = "dense",
+    method: str = "ggm",
     progress: bool = False,
     classes: Tokens | None = None,
 ) -> Trained:
@@ -35,7 +35,7 @@ def train(
     `classes` (N,) are those of the rows, for a network that has them.
     """
     tokens = process.check_tokens(tokens)
-    trainer = Trainer(network, process, InMemory(tokens, None if classes is None else as_tokens(classes)), spec, objective)
+    trainer = Trainer(network, process, InMemory(tokens, None if classes is None else as_tokens(classes)), spec, method)
     losses: list[float] = []
     with progress_bar(trainer, progress) as show:
         while not trainer.done:

@@ -12,7 +12,8 @@ from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from glauber.conditional import TransformerConfig
-from glauber.recipe import OWN_OBJECTIVE, ProcessSpec, Recipe, TrainSpec
+from glauber.method import find_method
+from glauber.recipe import ProcessSpec, Recipe, TrainSpec
 from glauber.runtime.files import parse_json, read_bytes
 
 Config = TypeVar("Config")
@@ -26,9 +27,7 @@ def apply_settings(plan: Recipe, settings: Mapping[str, Any]) -> Recipe:
     for name in settings:
         _require_known(plan, name, names)
     new = _replace(plan, settings)
-    own = OWN_OBJECTIVE.get(new.method)
-    if own is not None and settings.get("objective", own) not in (own, "dense"):  # dense, the default, says nothing
-        raise ValueError(f"the method {new.method} has the objective {own}, not {new.objective}; leave the objective out")
+    find_method(new.method)
     return new
 
 
@@ -66,7 +65,9 @@ def recipe_of(said: Mapping[str, Any]) -> Recipe:
     settings, names = flat(said), _names(bare)
     for name in settings:
         _require_known(bare, name, names)
-    return _replace(bare, settings)
+    plan = _replace(bare, settings)
+    find_method(plan.method)
+    return plan
 
 
 def _flatten(tables: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from glauber.conditional import Transformer
-from glauber.method import Plaid
+from glauber.method.plaid_network import Plaid
 
 Result = TypeVar("Result")
 

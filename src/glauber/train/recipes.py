@@ -164,7 +164,7 @@ def paper_owt() -> Recipe:
         tokens="T5's 32100 word pieces",
         network=_paper(32100, None),
         process=ProcessSpec(sweeps=4, keep=0.5, noise="unigram"),
-        objective="binary",
+        method="ggm-binary",
         train=TrainSpec(
             steps=2_000_000,
             batch=64,
@@ -188,7 +188,7 @@ def paper_celebahq() -> Recipe:
         tokens="8192 codes of a VQGAN that shrinks by 8",
         network=_paper(8192, (32, 32)),
         process=ProcessSpec(sweeps=4, keep=0.5, noise="uniform"),
-        objective="binary",
+        method="ggm-binary",
         train=TrainSpec(
             steps=1_450_000,
             batch=2048,

@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from glauber.conditional import CLASSIFIERS, Transformer
+from glauber.conditional import Transformer
 from glauber.data import load_digits
 from glauber.data.writing import disk_full_said
-from glauber.method import layout_of, network_of
+from glauber.method import find_method
 from glauber.model import Model, load
 from glauber.process import Process
 from glauber.recipe import Recipe
@@ -38,10 +38,10 @@ from glauber.train.in_memory import InMemory
 from glauber.train.overrides import apply_settings
 from glauber.train.parallel import ALONE, World, whole
 from glauber.train.report import beside_the_bar, cut_log, last_validation, reports, summary_writer
-from glauber.train.samples import quick_schedule, require_pillow
+from glauber.train.samples import quick_sampler, require_pillow
 from glauber.train.threads import settle_threads
 from glauber.train.trainer import Rows, Trainer
-from glauber.train.validate import own_process, validate
+from glauber.train.validate import validate
 
 LOG_EVERY = 10
 FLOAT = 4  # bytes
@@ -109,18 +109,21 @@ def _run(plan: Recipe, data: Data, out: Path, init: str | None, say: Say, world:
         trainer.load_state(tensors, numbers)
         say(f"going on from step {trainer.step}")
 
+    method = find_method(plan.method)
+    sampled = method.sampled_by(plan, process)
+
     def finished(network: Transformer, since: dict[str, Any]) -> Model:
         about = {"recipe": plan.name, **since, "data": data.hash}
         about |= {"classes": list(data.classes)} if plan.network.classes else {}
-        return Model(network, own_process(plan, process), data.codec, plan.objective, plan.sampling, about)
+        trained = None if sampled is process else process.schedule
+        return Model(network, sampled, data.codec, plan.method, plan.sampling, about, trained)
 
     world.together(lambda: cut_log(out / "log.jsonl", trainer.step) if world.first else None)
     frame = finished(trainer.average.network, {})
     world.together(lambda: _frame(out, frame) if world.first else None)
-    model = Model(trainer.average.network, process, data.codec, plan.objective, plan.sampling)
-    own = process if trainer.sharded else own_process(plan, process)
-    shown = Model(trainer.average.network, own, data.codec, plan.objective, plan.sampling)
-    if plan.train.samples and quick_schedule(shown) is None:
+    model = Model(trainer.average.network, process, data.codec, plan.method, plan.sampling)
+    shown = model if trainer.sharded else frame
+    if plan.train.samples and quick_sampler(shown) is None:
         say(f"no samples while it trains: this model must go all {process.schedule.steps:,} steps of its own chain for each")
     look = partial(validate, trainer, model, shown, data.valid, data.counts, out, partial(beside_the_bar, say))
     with _stop_signals(world) as stopped:
@@ -158,13 +161,13 @@ def resumed(out: Path, settings: Mapping[str, Any], name: str | None = None, fol
 
 def _require_room(plan: Recipe, world: World) -> None:
     """Refuse a network or a batch that the memory cannot hold: each process makes all weights, and then trains its share."""
-    parameters = layout_of(plan.objective, plan.network).parameters
+    method = find_method(plan.method)
+    parameters = method.layout(plan.network).parameters
     then = "set network.layers, network.width or train.batch lower"
     require_memory(FLOAT * parameters, f"a network of {parameters:,} parameters", then)
     ours = world.rows(plan.train.batch, plan.train.grad_accum)
     shares = world.size if plan.train.parallel == "fsdp" else 1
-    times = plan.train.timesteps if plan.objective in CLASSIFIERS else 1
-    sites = (ours.stop - ours.start) // plan.train.grad_accum * times * plan.network.length
+    sites = (ours.stop - ours.start) // plan.train.grad_accum * method.examples(plan.train) * plan.network.length
     needed = FLOAT * (STATES * parameters / shares + KEPT * sites * plan.network.width * plan.network.layers)
     what = f"training {parameters:,} parameters, {sites:,} tokens at a time,"
     require_memory(needed, what, f"{then}, or train.grad_accum higher", world.device)
@@ -180,8 +183,9 @@ def _frame(out: Path, model: Model) -> None:
 def fit(plan: Recipe, data: Data) -> Recipe:
     """The recipe as its method has it, with the network in the size of the data, told its classes if it can be, and the token
     that is the end of a text there."""
-    plan, grid = plan.by_method().with_end(getattr(data.codec, "end", None)), getattr(data.codec, "grid", None)
-    classes = len(data.classes) if plan.objective == "dense" and not plan.network.causal else 0
+    method, grid = find_method(plan.method), getattr(data.codec, "grid", None)
+    plan = method.resolve(plan).with_end(getattr(data.codec, "end", None))
+    classes = len(data.classes) if method.can.classes and not plan.network.causal else 0
     return replace(plan, network=replace(plan.network, vocab=data.vocab, length=data.length, grid=grid, classes=classes))
 
 
@@ -210,9 +214,9 @@ def shards_data(folder: Path) -> Data:
 def check_plan(plan: Recipe, data: Data, world: World = ALONE) -> None:
     """Refuse what would fail later, before anything is written."""
     ours, every = world.rows(plan.train.batch, plan.train.grad_accum), plan.train.causal_every
-    if plan.objective == "dense" and every:
+    if find_method(plan.method).can.causal_rows and every:
         if not plan.network.causal:
-            raise ValueError("train.causal_every needs a network that reads; set network.causal=true")
+            raise ValueError("train.causal_every needs a causal network; set network.causal=true")
         if (rows := (ours.stop - ours.start) // plan.train.grad_accum) % every:
             raise ValueError(f"train.causal_every is {every}, which does not divide the {rows} rows that are computed together")
     _require_room(plan, world)
@@ -237,7 +241,7 @@ def _trainer(plan: Recipe, data: Data, init: str | None, say: Say, world: World)
         say(f"{world.size} processes by {plan.train.parallel}, {plan.train.batch // world.size} rows of each batch for each")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(plan.train.seed)
-        network = network_of(plan.objective, plan.network)
+        network = find_method(plan.method).network(plan.network)
     process = plan.process.build(data.vocab, data.length, data.counts)
     if init is not None:
         _start_from(network, load(init), say)
@@ -245,9 +249,9 @@ def _trainer(plan: Recipe, data: Data, init: str | None, say: Say, world: World)
     clock = "" if plan.train.seconds is None else f" or {plan.train.seconds:g} s"
     say(f"{parameters:,} parameters, {len(data.train):,} rows of {data.length} tokens, {plan.train.steps:,} steps{clock}")
     if data.classes:
-        told = "" if plan.network.classes else ", which are not told to a network that reads, or has a loss other than dense"
+        told = "" if plan.network.classes else ", which this method, or a causal network, is not conditioned on"
         say(f"{len(data.classes)} classes{told}")
-    return Trainer(network.to(device), process, data.train, plan.train, plan.objective, compiled, world), process
+    return Trainer(network.to(device), process, data.train, plan.train, plan.method, compiled, world), process
 
 
 def _start_from(network: Transformer, other: Model, say: Say) -> None:

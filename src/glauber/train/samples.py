@@ -5,42 +5,31 @@ import json
 from pathlib import Path
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from glauber.chain import run_chain
 from glauber.codec import ImageCodec, TextCodec, is_image_codec
-from glauber.conditional import Conditional, StepLaw
 from glauber.data.writing import write
-from glauber.method import DIFFUSIONS
 from glauber.model import Model
-from glauber.process import Process, Schedule
+from glauber.process import smallest_block
+from glauber.sampler import Sampler
 
 CALLS = 64
 """Most network calls of the chain."""
 
 
-def quick_schedule(model: Model) -> Schedule | None:
-    """The model's own schedule in blocks so large that CALLS calls do. None for one that must go its own T > CALLS steps."""
-    own = model.process.schedule
-    if len(own.times) <= CALLS or own.causal or model.objective in DIFFUSIONS:  # reading on costs little, others count calls
-        return own
-    blocks = (block for block in range(1, own.length) if own.length % block == 0 and own.steps <= block * CALLS)
+def quick_sampler(model: Model) -> Sampler | None:
+    """The model's own sampling in blocks so large that CALLS calls do. None for a chain that must go all its own steps."""
+    own, sampler = model.process.schedule, model.sampler()
+    if not sampler.plan.by_chain:
+        return model.sampler(calls=min(CALLS, max(2, own.length)))
+    if sampler.calls <= CALLS or own.causal:  # which costs little
+        return sampler
+    directed = own.to_dict()["order"] in ("left-to-right", "right-to-left")
+    order = "segments" if directed else None  # sites drawn together are then far apart
     try:
-        return model.schedule(block=next(blocks, own.length))
+        return model.sampler(block=smallest_block(own.length, own.steps, CALLS), order=order)
     except ValueError:
         return None
-
-
-def draw_samples(model: Model, conditional: Conditional | StepLaw | None, schedule: Schedule, num: int) -> Tensor:
-    """(num, L) tokens, always from the same random numbers: pictures of one step and the next can be compared."""
-    if conditional is None:
-        return model.sample_tokens(num, seed=0, calls=min(CALLS, max(2, schedule.length)))
-    options = dict(model.sampling)
-    if isinstance(conditional, StepLaw):
-        options.setdefault("truncate", "mixture")  # all that it knows
-    generator = torch.Generator().manual_seed(0)
-    return run_chain(conditional, Process(schedule, model.process.noise), num, generator=generator, **options)
 
 
 def write_samples(model: Model, tokens: Tensor, folder: Path, step: int) -> Path:

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glauber.conditional import CLASSIFIERS, Transformer, require_classifiable
-from glauber.method import DIFFUSIONS, LOSSES
+from glauber.conditional import Transformer
+from glauber.method import LossOptions, find_method
 from glauber.process import Process
 from glauber.process.draws import KeyedGenerator, digest
 from glauber.recipe import TrainSpec
@@ -47,7 +47,7 @@ class Trainer:
         process: Process,
         rows: Rows,
         spec: TrainSpec,
-        objective: str = "dense",
+        method: str = "ggm",
         compiled: bool = False,
         world: World = ALONE,
     ):
@@ -55,19 +55,16 @@ class Trainer:
             raise ValueError("the training data has no rows")
         self.network, self.rows, self.spec = network.train(), rows, spec
         self.process = process.to(self.device)
-        if objective not in LOSSES:
-            raise ValueError(f"the objective is one of {', '.join(LOSSES)}, not {objective!r}")
+        self.method = find_method(method)
         if (network.config.vocab, network.config.length) != (process.vocab, process.length):
             raise ValueError("the network and the process must have the same vocabulary and length")
-        if objective in CLASSIFIERS:
-            require_classifiable(process)
+        self.method.require(process)
         self.world, self.ours = world, world.rows(spec.batch, spec.grad_accum)
         self.average = EMA(network, spec.ema_decay, spec.ema_warmup)
         if compiled:
             network.compile_parts()
         self.forward = distribute(network, self.average.network, spec.parallel, world)
         self.step, self.seconds = 0, 0.0
-        self.loss_of, self.options = _objective(objective, network, spec)
         self.graphed = graphed = self.device.type == "cuda" and world.size == 1
         ours, width = torch.arange(spec.batch, device=self.device)[self.ours], self.process.length + self.has_classes
         self.inputs = _Inputs(ours, width, graphed)
@@ -175,12 +172,13 @@ class Trainer:
         parts = zip(self.inputs.tokens.chunk(number), self.inputs.rows.chunk(number), strict=True)
         for k, (tokens, rows) in enumerate(parts, start=1):
             draws = KeyedGenerator(self.inputs.key, rows, self.spec.batch)
+            how = LossOptions(self.spec, self.network.config, check=False, generator=draws)
             forward: Callable[..., Tensor] = self.forward
             if self.has_classes:
                 forward, tokens = self._telling(tokens[:, -1], draws), tokens[:, :-1]
             with part_of_step(self.forward, last=k == number):
                 with torch.autocast(self.device.type, torch.bfloat16, enabled=self.spec.precision == "bf16"):
-                    loss = self.loss_of(forward, self.process, tokens, generator=draws, **self.options) / number
+                    loss = self.method.loss(forward, self.process, tokens, how) / number
                 loss.backward()  # type: ignore[no-untyped-call]
             losses.append(loss.detach())
         return torch.stack(losses).sum()
@@ -303,25 +301,6 @@ def learning_rate(step: int, spec: TrainSpec, progress: float | None = None) -> 
     end = spec.decay if spec.decay is not None else spec.steps
     done = min(1.0, (step - spec.warmup) / max(1, end - spec.warmup) if progress is None else progress)
     return spec.min_lr + (spec.lr - spec.min_lr) * 0.5 * (1 + math.cos(math.pi * done))
-
-
-def _objective(name: str, network: Transformer, spec: TrainSpec) -> tuple[Callable[..., Tensor], dict[str, Any]]:
-    """The loss and its options for this network."""
-    if name in CLASSIFIERS:
-        return LOSSES[name], {"timesteps": spec.timesteps, "check": False}
-    if name in DIFFUSIONS and name != "mdlm":
-        return LOSSES[name], {"check": False}
-    options: dict[str, Any] = {"chunked": True, "check": False}
-    if name != "dense":
-        return LOSSES[name], options
-    options |= {
-        "clean_fraction": spec.clean_fraction,
-        "marked_fraction": spec.marked_fraction,
-        "causal_every": spec.causal_every,
-    }
-    if network.config.conditioning == "time":  # it can know no order but the schedule's own, and no prompt
-        options |= {"any_order": False, "clean_fraction": 0.0}
-    return LOSSES[name], options
 
 
 def _parameters(network: Transformer) -> dict[str, Tensor]:

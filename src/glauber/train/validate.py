@@ -9,14 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glauber.conditional import CausalConditional, conditional_of
-from glauber.evaluate import bound
-from glauber.method import DIFFUSIONS
+from glauber.conditional import CausalConditional
+from glauber.method.ggm import causal_process
 from glauber.model import Model
-from glauber.process import Process, Schedule
-from glauber.recipe import Recipe
+from glauber.sampler import evaluating
 from glauber.train.parallel import Shared
-from glauber.train.samples import draw_samples, quick_schedule, write_samples
+from glauber.train.samples import quick_sampler, write_samples
 from glauber.train.trainer import Rows, Trainer
 
 VALID_ROWS = 64
@@ -24,41 +22,27 @@ HARDLY = 0.95
 """A figure above this share of what the tokens' frequencies alone come to is said to be hardly better."""
 
 
-def own_process(plan: Recipe, process: Process) -> Process:
-    """The chain that a model runs unless told: it reads if it has learned to, which takes one pass over a row."""
-    return causal_process(process) if plan.train.causal_every and plan.network.causal and plan.objective == "dense" else process
-
-
-def causal_process(process: Process) -> Process:
-    """One sweep in reading order, with the same noise."""
-    return Process(Schedule.round_robin(process.length, process.length, 0.0, "left-to-right"), process.noise)
-
-
 def validate(
     trainer: Trainer, model: Model, shown: Model, valid: Rows, counts: Tensor, out: Path, say: Callable[[str], None]
 ) -> dict[str, float]:
     """Figures of held-out rows, in bits per token: the bound of the averaged network on the chain that it is trained for, that
-    of reading if it learns that, and what the tokens' frequencies alone come to, which it must beat. And samples, by the chain
-    of `shown`. No clock runs meanwhile."""
-    _sample(trainer, shown, out)
-    if len(valid) == 0 or model.objective == "masked":  # whose chain has no bound that tells anything
+    of causal sampling if it learns that, and what the tokens' frequencies alone come to, which it must beat. And samples, by
+    the chain of `shown`. No clock runs meanwhile."""
+    preview(trainer, shown, out)
+    method = model.method
+    if len(valid) == 0 or not method.can.bounded:
         return {}
-    process = model.process
+    process, causal = model.process, trainer.spec.causal_every > 0 and method.can.causal_rows
     rows = torch.from_numpy(valid[np.arange(min(VALID_ROWS, len(valid)))]).to(trainer.device)
     generator = torch.Generator().manual_seed(0)
-    nats = {}
-    if model.objective in DIFFUSIONS:
-        with model.evaluating():
-            nats[""] = DIFFUSIONS[model.objective].bound(model.network, process, rows, 8, generator).mean().item()
-    else:
-        nats[""] = bound(_conditional(trainer, model), process, rows, draws=8, generator=generator).mean
-    if trainer.spec.causal_every and model.objective == "dense":  # then the model will read unless told otherwise
-        nats["_causal"] = bound(
-            CausalConditional(model.network), causal_process(process).to(trainer.device), rows, draws=1
-        ).mean
+    with evaluating(model.network):
+        nats = {"": method.bound(shared(trainer, model), process, rows, 8, generator).mean().item()}
+        if causal:  # then the model will sample so unless told otherwise
+            own = causal_process(process).to(trainer.device)
+            nats["_causal"] = method.bound(model.network, own, rows, draws=1).mean().item()
     bits = {f"valid_bits_per_token{how}": value / (np.log(2) * process.length) for how, value in nats.items()}
     unigram = unigram_bits(counts, rows)
-    advice = "--recipe small, which learns to read, too, and sooner" if [*nats] == [""] and model.objective == "dense" else ""
+    advice = "--recipe small, which learns causally, too, and sooner" if method.can.causal_rows and not causal else ""
     if (words := nothing_learned(min(bits.values()), unigram, process.vocab, advice)) is not None:
         say(f"step {trainer.step:,}: {words}")
     return bits | {"unigram_bits_per_token": unigram}
@@ -80,18 +64,19 @@ def nothing_learned(bits: float, unigram: float, vocab: int, advice: str = "") -
     return f"{bits:.2f} bits a held-out token, hardly better than {alone}: it looks at no other token yet; try {tries}"
 
 
-def _conditional(trainer: Trainer, model: Model) -> Any:
-    """What the network knows, by all processes together, but for one with a cache, which each asks alone."""
-    alone = model.process.schedule.causal or model.objective == "reading"
-    network = model.network if alone else Shared(model.network, trainer.world)
-    return conditional_of(model.objective, network, model.process)
+def shared(trainer: Trainer, model: Model) -> Any:
+    """The network, asked by all processes together, but for one with a cache or no chain, which each asks alone."""
+    alone = not model.sampler().plan.by_chain or isinstance(model.conditional, CausalConditional)
+    return model.network if alone or trainer.world.size == 1 else Shared(model.network, trainer.world)
 
 
-def _sample(trainer: Trainer, model: Model, out: Path) -> None:
-    reading, other = model.process.schedule.causal or model.objective == "reading", model.objective in DIFFUSIONS
-    if trainer.sharded and (reading or other):  # no process could do that alone
+def preview(trainer: Trainer, model: Model, out: Path) -> None:
+    """A few samples, for people to look at, always from the same random numbers."""
+    network = shared(trainer, model)
+    if not trainer.spec.samples or (trainer.sharded and network is model.network):  # no process could do that alone
         return
-    if trainer.spec.samples and (schedule := quick_schedule(model)) is not None:
-        tokens = draw_samples(model, None if other else _conditional(trainer, model), schedule, trainer.spec.samples)
+    if (sampler := quick_sampler(model)) is not None:
+        sampler.answers = network
+        tokens = sampler.run(trainer.spec.samples, generator=torch.Generator().manual_seed(0))
         first = trainer.world.first
         trainer.world.together(lambda: write_samples(model, tokens, out / "samples", trainer.step) if first else None)

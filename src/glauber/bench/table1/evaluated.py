@@ -11,7 +11,7 @@ import torch
 
 from glauber.bench.table1 import pictures
 from glauber.bench.table1.folder import Folder, seconds_per_sample
-from glauber.bench.table1.plans import METHODS
+from glauber.bench.table1.plans import compared_methods
 from glauber.data.writing import read_json, write
 from glauber.evaluate.judge import Judge
 from glauber.evaluate.text import Texts, evaluate_texts
@@ -32,7 +32,7 @@ def evaluate_samples(table: Folder, name: str) -> None:
     if evaluated["judge"] not in (None, Path(name).name):
         raise ValueError(f"the table in {table.out} is judged by {evaluated['judge']}; take the same judge, or another folder")
     judge: Judge | None = None
-    for method in METHODS:
+    for method in compared_methods():
         for plan, made in table.record(method)["sets"].items():
             label = f"{method}, {plan}"
             if _said(evaluated, label, made) is not None or not table.whole(made):
@@ -94,7 +94,7 @@ def write_table(table: Folder) -> dict[str, Any]:
     """The table and its pictures, as far as all is known."""
     evaluated, rows, errors, about = _evaluated(table), [], [], {}
     curves: dict[str, Sequence[tuple[float, float]]] = {}
-    for method in METHODS:
+    for method in compared_methods():
         record = table.record(method)
         if record["train"] is None:
             continue

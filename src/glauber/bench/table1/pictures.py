@@ -4,15 +4,15 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-COLOURS = {
-    "ggm": "#f07828",
-    "ar": "#1e1e24",
-    "mdlm": "#2878c8",
-    "sedd": "#28a078",
-    "udlm": "#8c50b4",
-    "plaid": "#c83c64",
-    "mlm-gibbs": "#8c8c96",
-}
+from glauber.bench.table1.plans import compared_methods
+
+COLOURS = ("#f07828", "#1e1e24", "#8c8c96", "#2878c8", "#28a078", "#8c50b4", "#c83c64", "#b4a03c")
+"""Of the methods, in the order of the registry."""
+
+
+def colours() -> dict[str, str]:
+    """Of each method of the table."""
+    return {name: COLOURS[k % len(COLOURS)] for k, name in enumerate(compared_methods())}
 
 
 def calls_picture(rows: Sequence[dict[str, Any]]) -> bytes | None:
@@ -20,7 +20,7 @@ def calls_picture(rows: Sequence[dict[str, Any]]) -> bytes | None:
     figure, axes = _paper("network calls of a sample", "judge's perplexity, lower is better")
     from matplotlib.ticker import LogLocator, NullLocator
 
-    for method, colour in COLOURS.items():
+    for method, colour in colours().items():
         scored = [row for row in rows if row["method"] == method and row["judge_ppl"] is not None]
         for order, style in (("left to right", "o-"), ("random order", "o--")):
             found = [row for row in scored if (row["order"] == "random") == (style == "o--")]
@@ -48,7 +48,7 @@ def bounds_picture(curves: dict[str, Sequence[tuple[float, float]]]) -> bytes | 
     figure, axes = _paper("seconds of training", "bound on validation rows, bits per character")
     for name, points in curves.items():
         if points:
-            colour = COLOURS[name.partition(",")[0]]
+            colour = colours()[name.partition(",")[0]]
             style = "o--" if "sweeps" in name else "o-"
             axes.plot(*zip(*points, strict=True), style, color=colour, markersize=3, linewidth=1.6, label=name)
     return _drawn(figure, axes) if axes.lines else None

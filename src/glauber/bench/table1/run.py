@@ -19,7 +19,7 @@ import torch
 
 from glauber.bench.table1.evaluated import evaluate_samples, write_table
 from glauber.bench.table1.folder import Folder, open_table, require_table, seconds_per_sample, sized
-from glauber.bench.table1.plans import METHODS, Plan, bound, draw, order_of, plans
+from glauber.bench.table1.plans import Plan, bound, compared_methods, draw, order_of, plans
 from glauber.bench.table1.tiny import tiny_data, tiny_judge
 from glauber.bench.timing import clear, device_name
 from glauber.evaluate.judge import find_model
@@ -55,9 +55,10 @@ def bench_table1(
         judge: a causal language model, to judge all samples that there are; none yet if None.
         tiny: with a small network, data and a judge that are made on the spot.
     """
-    chosen = list(METHODS) if methods is None else list(methods)
-    if wrong := [name for name in chosen if name not in METHODS]:
-        raise ValueError(f"the methods are {', '.join(METHODS)}; there is no {wrong[0]!r}")
+    known = compared_methods()
+    chosen = known if methods is None else list(methods)
+    if wrong := [name for name in chosen if name not in known]:
+        raise ValueError(f"the methods are {', '.join(known)}; there is no {wrong[0]!r}")
     if (seconds is not None and not seconds > 0) or (number is not None and number < 2):
         raise ValueError("the table needs some seconds of training and at least two samples of each row")
     require_table(out)
@@ -114,7 +115,7 @@ def _trained(table: Folder, method: str) -> Model:
             print("the same command goes on", flush=True)
             raise KeyboardInterrupt
     model, wanted = load(folder / "model", device), fit(plan, table.data)
-    if (model.objective, model.network.config, model.about.get("data")) != (wanted.objective, wanted.network, table.data.hash):
+    if (model.method.name, model.network.config, model.about.get("data")) != (wanted.method, wanted.network, table.data.hash):
         raise ValueError(f"the model in {folder} is of other settings or data than the table; move it away")
     return model
 
@@ -132,7 +133,7 @@ def _training(table: Folder, method: str, model: Model) -> dict[str, Any]:
     }
     parameters = sum(parameter.numel() for parameter in model.network.parameters())
     about = {"seconds": model.about["seconds"], "steps": model.about["steps"], "device": device_name(model.device)}
-    sweeps = table.plan(method).process.sweeps if model.objective == "dense" else 1
+    sweeps = table.plan(method).process.sweeps if model.method.can.any_schedule else 1
     return about | {"parameters": parameters, "sweeps": sweeps, **curves}
 
 

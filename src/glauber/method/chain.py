@@ -1,0 +1,133 @@
+"""Methods whose sampler is the chain: GGM with its three losses, the autoregressive model, Gibbs sampling with a masked LM."""
+
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+
+from glauber.chain import CallCounter, check_options, run_chain
+from glauber.chain.banned import restrict
+from glauber.chain.bounds import row_bounds
+from glauber.chain.budget import plan_within
+from glauber.chain.clamp import is_beginning
+from glauber.conditional import CausalConditional, StepLaw, TransformerConfig
+from glauber.method.base import (
+    BoundOptions,
+    Bounds,
+    Method,
+    Request,
+    Run,
+    Samples,
+    SamplingPlan,
+    as_noised,
+    one_permutation,
+)
+from glauber.process import Process, Schedule, Tokens
+
+
+class ChainMethod(Method):
+    """It samples by `run_chain`, on the model's own schedule or, where it can, on another one."""
+
+    def plan(self, own: Schedule, config: TransformerConfig, asked: Request = Request()) -> SamplingPlan:
+        """As in `Method`. A number of calls chooses the sweeps, the block and the order."""
+        if asked.sampler is not None:
+            raise ValueError("a sampler is for methods that are no chain; this model has calls, or sweeps and a block")
+        schedule = own
+        if asked.calls is not None:
+            if any(option is not None for option in (asked.sweeps, asked.block, asked.order)):
+                raise ValueError("calls chooses the sweeps, the block and the order; leave either these out or calls")
+            schedule = self.within(own, config, asked.calls)
+        elif any(option is not None for option in (asked.sweeps, asked.block, asked.order)):
+            self.require_any_schedule(config)
+            schedule = changed(own, asked)
+        return chain_plan(self, schedule, config, asked)
+
+    def within(self, own: Schedule, config: TransformerConfig, calls: int) -> Schedule:
+        """A schedule with at most so many network calls."""
+        self.require_any_schedule(config)
+        return plan_within(calls, own.length).schedule.to(own.order.device)
+
+    def require_any_schedule(self, config: TransformerConfig) -> None:
+        """Refuse a model that can run on its own schedule alone."""
+        if not self.can.any_schedule:
+            raise ValueError(
+                f"a model of the method {self.name} runs on its own schedule alone; leave sweeps, block, order and calls out"
+            )
+        if config.conditioning == "time":
+            raise ValueError(
+                "a model told the time, and not each site's survival, runs on its own schedule alone; "
+                "leave sweeps, block, order and calls out"
+            )
+
+    def sample(self, network: Any, process: Process, plan: SamplingPlan, num: int | None, run: Run = Run()) -> Samples:
+        """The chain on the plan's schedule."""
+        if plan.whole_rows and (run.clamp is not None or run.start is not None):
+            raise ValueError("calls is for whole samples; with a prompt, or to fill gaps or to vary, choose sweeps and a block")
+        return sample_chain(self, network, process, plan, num, run)
+
+    def bounds(self, network: Any, process: Process, x0: Tokens, how: BoundOptions = BoundOptions()) -> Bounds:
+        """Of each kernel's chain (identity 7), from the same network calls; exact where it is autoregressive."""
+        conditional = self.conditional(network, process)
+        exact = isinstance(conditional, CausalConditional)
+        nats = row_bounds(conditional, process, x0, how.kernels, how.draws, how.generator, how.known, how.progress)
+        return Bounds(dict(zip(how.kernels, nats, strict=True)), 1 if exact else how.draws, exact)
+
+    def plan_bound(
+        self, network: Any, process: Process, plan: SamplingPlan, x0: Tensor, how: BoundOptions = BoundOptions()
+    ) -> Tensor | None:
+        """Of the plan's own chain, with its blocks; none is known with marked noise."""
+        if plan.options.get("mark_noise"):
+            return None
+        own = replace(how, kernels=(plan.options.get("kernel", "heat-bath"),), draws=min(how.draws, plan.calls))
+        (nats,) = self.bounds(network, Process(plan.schedule, process.noise), x0, own).nats.values()
+        return nats
+
+
+def chain_plan(method: Method, schedule: Schedule, config: TransformerConfig, asked: Request) -> SamplingPlan:
+    """The chain on this schedule, with the options that are asked for."""
+    options = {**method.sampling, **asked.options}
+    check_options(options, config.vocab)
+    return SamplingPlan(
+        schedule,
+        len(schedule.times),
+        options=options,
+        class_=asked.class_,
+        guidance=asked.guidance,
+        whole_rows=asked.calls is not None,
+    )
+
+
+def sample_chain(method: Method, network: Any, process: Process, plan: SamplingPlan, num: int | None, run: Run) -> Samples:
+    """Rows by `run_chain`, with what the network knows."""
+    process = Process(plan.schedule, process.noise)
+    gaps = run.clamp is not None and not is_beginning(run.clamp)
+    conditional = restrict(method.conditional(network, process, gaps, plan.class_, plan.guidance), run.rules)
+    counted = None if isinstance(conditional, StepLaw) else CallCounter(conditional)  # a step law is asked at each step
+    tokens = run_chain(
+        conditional if counted is None else counted,
+        process,
+        num,
+        start=run.start,
+        stop=run.stop,
+        clamp=run.clamp,
+        absent=run.absent,
+        generator=run.generator,
+        on_step=run.on_step,
+        progress=run.progress,
+        **plan.options,
+    )
+    return Samples(tokens, plan.calls if counted is None else counted.rows / max(1, len(tokens)))
+
+
+def changed(own: Schedule, asked: Request) -> Schedule:
+    """The same with other sweeps, another block or order. Other sweeps let the survival fall linearly to 0."""
+    settings = own.to_dict()
+    if asked.sweeps is not None and asked.sweeps < 1:
+        raise ValueError(f"sweeps must be at least 1, not {asked.sweeps}")
+    if asked.sweeps is not None and asked.sweeps != own.sweeps:
+        settings |= {"steps": asked.sweeps * own.length, "keep": "linear"}
+    if asked.block is not None:
+        settings["block"] = asked.block
+    if asked.order is not None:
+        settings["order"] = asked.order if isinstance(asked.order, str) else as_noised(asked.order)
+    return Schedule.round_robin(**settings, generator=one_permutation()).to(own.order.device)
