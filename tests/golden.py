@@ -104,14 +104,14 @@ def translated(words: dict[str, str], options: dict[str, Any]) -> dict[str, Any]
 
 
 def sampling(model: Model, options: dict[str, Any]) -> dict[str, Any]:
-    """Options of a sampler. A case that says a block and no order means equal parts, where the model's own order is directed."""
+    """Options of a sampler. A case with a block and no order means equal parts, where the model's own order is directed."""
     directed = model.process.schedule.to_dict()["order"] in DIRECTED
     order = {"order": "segments"} if "block" in options and "order" not in options and directed else {}
     return translated(SAMPLING, options) | order
 
 
 def as_noised(order: str | Sequence[int]) -> str | list[int]:
-    """A name, or the sites in the order in which they are written. A schedule takes sites as they are noised, a sampler does not."""
+    """A name, or the sites as they are written. A schedule takes them as they are noised; a sampler as they are written."""
     return order if isinstance(order, str) else list(reversed(order))
 
 

@@ -59,7 +59,7 @@ def model(seed: int = 0, **changes: Any) -> Model:
 
 def classifier() -> Model:
     process = Process(Schedule.round_robin(L, 2 * L, 0.5), restless_law())
-    return Model(network(conditioning="time"), process, patches(), objective="binary")
+    return Model(network(conditioning="time"), process, patches(), method="ggm-binary")
 
 
 def image(seed: int = 0, shape: tuple[int, ...] = (8, 8)) -> np.ndarray:
@@ -135,11 +135,11 @@ def test_the_noise_law_survives_the_round_trip_to_the_bit(tmp_path):
 class OnHub(huggingface_hub.PyTorchModelHubMixin, Model):
     """What a user of the hub would write: a class made from the keys of config.json."""
 
-    def __init__(self, format, network, schedule, codec, objective, sampling, about):
+    def __init__(self, format, method, network, schedule, trained_schedule, codec, sampling, about):
         net = Transformer(TransformerConfig(**network))
         process = Process(Schedule.round_robin(**schedule), NoiseLaw.uniform(network["vocab"]))
         blank = {"centres": torch.zeros(network["vocab"], 4)}
-        super().__init__(net, process, None if codec is None else codec_from_dict(codec, blank), objective, sampling, about)
+        super().__init__(net, process, None if codec is None else codec_from_dict(codec, blank), method, sampling, about)
 
 
 @pytest.mark.parametrize("make", MODELS)
@@ -358,7 +358,7 @@ def test_another_format_number_is_refused(folder, number):
         glauber.load(folder)
 
 
-@pytest.mark.parametrize("key", ["format", "network", "schedule", "codec", "objective", "sampling", "about"])
+@pytest.mark.parametrize("key", ["format", "method", "network", "schedule", "trained_schedule", "codec", "sampling", "about"])
 def test_a_config_that_lacks_any_one_key_is_refused(folder, key):
     config = json.loads((folder / "config.json").read_text())
     assert key in config
@@ -370,7 +370,7 @@ def test_a_config_that_lacks_any_one_key_is_refused(folder, key):
 
 def test_the_keys_above_are_all_there_are(folder):
     keys = set(json.loads((folder / "config.json").read_text()))
-    assert keys == {"format", "network", "schedule", "codec", "objective", "sampling", "about"}
+    assert keys == {"format", "method", "network", "schedule", "trained_schedule", "codec", "sampling", "about"}
 
 
 @pytest.mark.parametrize(
@@ -418,7 +418,7 @@ def test_a_config_with_an_unknown_key_is_refused(folder, path, changes):
         ([], {"network": None}),
         ([], {"network": []}),
         ([], {"schedule": 3}),
-        ([], {"objective": "dens"}),
+        ([], {"method": "ggn"}),
         ([], {"codec": ["patches"]}),
         (["codec"], {"shape": [8]}),
         (["network"], {"grid": [16]}),
@@ -582,9 +582,9 @@ def test_a_denoiser_told_only_the_time_samples_on_its_own_schedule_only():
         it.sample(1, sweeps=3)
 
 
-def test_an_unknown_objective_is_refused():
+def test_an_unknown_method_is_refused():
     with refused("dens"):
-        model(objective="dens")
+        model(method="ggn")
 
 
 # Inpainting

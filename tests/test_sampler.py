@@ -13,18 +13,17 @@ from refusals import refused
 from glauber import CallCounter, Model, NoiseLaw, Oracle, Process, Schedule, Transformer, TransformerConfig, run_chain
 from glauber.chain import budget
 from glauber.chain.budget import CHOICES, Choice, plan_within
-from glauber.method.chains import within
 from glauber.method.diffusion import sites_in
 
 V, L = 5, 12
 NOISE = NoiseLaw.uniform(V)
 
 
-def model(objective="dense", **network):
+def model(method="ggm", **network):
     torch.manual_seed(0)
     net = Transformer(TransformerConfig(V, L, width=16, layers=1, heads=2, cond_dim=8, **network))
     torch.nn.init.normal_(net.head.weight)
-    return Model(net, Process(Schedule.round_robin(L, 2 * L, 0.5), NOISE), objective=objective)
+    return Model(net, Process(Schedule.round_robin(L, 2 * L, 0.5), NOISE), method=method)
 
 
 OTHERS = (
@@ -83,25 +82,23 @@ def test_a_model_samples_within_its_calls(choices, monkeypatch):
     monkeypatch.setattr(budget, "CHOICES", choices)
     made = model()
     for calls in (4, 7, L):
-        plan = made.plan(calls)
+        plan, sampler = plan_within(calls, L), made.sampler(calls=calls)
         process, generator = Process(plan.schedule, NOISE), torch.Generator().manual_seed(0)
-        wanted = run_chain(made.conditional_for(process), process, 5, generator=generator, **plan.options)
+        wanted = run_chain(made.method.conditional(made.network, process), process, 5, generator=generator)
         assert torch.equal(made.sample_tokens(5, seed=0, calls=calls), wanted)
-        assert made.schedule(calls=calls).to_dict() == plan.schedule.to_dict()
+        assert sampler.schedule.to_dict() == plan.schedule.to_dict()
+        assert sampler.calls == plan.calls <= calls
 
 
 def test_the_chain_begins_at_the_beginning_of_each_part():
     made = model()
-    plan = made.plan(4)
+    plan = made.sampler(calls=4)
     assert plan.schedule.sites(torch.tensor([9])).tolist() == [[0, 4, 8]]
     assert plan.schedule.sites(torch.tensor([0])).tolist() == [[3, 7, 11]]
-    assert made.plan(L).schedule.causal
+    assert made.sampler(calls=L).schedule.causal
 
 
 def test_other_methods_draw_each_part_from_its_beginning_too():
-    own = Schedule.round_robin(L, 4 * L, "linear")
-    assert within(own, 16).sites(torch.tensor([0, L - 3])).tolist() == [[3, 7, 11], [0, 4, 8]]
-    assert within(own, 4 * L).to_dict() == own.to_dict()  # nothing is drawn together
     assert sites_in("segments", L, 4).view(4, 3).sort(1).values.tolist() == [[k, k + 4, k + 8] for k in range(4)]
     assert sites_in("segments", L, L).tolist() == list(range(L))
 
@@ -117,8 +114,9 @@ def test_other_methods_draw_each_part_from_its_beginning_too():
         (model(), {"calls": 4, "clamp": {0: 1}}, "choose sweeps and a block"),
         (model(), {"num": None, "calls": 4, "start": (torch.zeros(2, L, dtype=torch.int64), 4)}, "choose sweeps and a block"),
         (model(conditioning="time"), {"calls": 4}, "its own schedule alone"),
-        (model("binary"), {"calls": 4}, "its own schedule alone"),
-        (model("masked"), {"calls": 4}, "its own schedule alone"),
+        (model("ggm-binary"), {"calls": 4}, "its own schedule alone"),
+        (model("mlm"), {"calls": 4}, "whole sweeps of 12 calls"),
+        (model("ar", causal=True), {"calls": 4}, "makes 12 calls, one a site"),
     ],
     ids=str,
 )

@@ -9,10 +9,9 @@ import torch
 from refusals import refused
 
 import glauber
-from glauber import Denoiser, Model, NoiseLaw, PixelCodec, Process, Schedule, Transformer, TransformerConfig
+from glauber import Denoiser, Model, NoiseLaw, PixelCodec, Process, Schedule, Transformer, TransformerConfig, objective
 from glauber.codec import CharCodec
-from glauber.method import METHODS, network_of
-from glauber.objective import OBJECTIVES
+from glauber.method import METHODS, BoundOptions, LossOptions
 from glauber.train import TrainSpec, train
 
 V, L = 4, 6
@@ -65,19 +64,19 @@ def written(tokens: Any, codec: Any = None) -> Any:
 TAKERS: dict[str, Callable[[Any], Any]] = {
     "Process.corrupt": lambda x: process().corrupt(x, 3, generator()).x_t,
     **{
-        name: lambda x, loss=OBJECTIVES[name]: loss(network(), process(0.5), x, generator=generator())
+        name: lambda x, name=name: getattr(objective, name)(network(), process(0.5), x, generator=generator())
         for name in ("binary", "marginal", "dense", "masked")
     },
-    "reading": lambda x: OBJECTIVES["reading"](network(causal=True), process(), x),
+    "causal": lambda x: objective.causal(network(causal=True), process(), x),
     **{
-        f"{name}.{what}": lambda x, name=name, what=what: getattr(METHODS[name], what)(
-            network_of(METHODS[name].objective, TransformerConfig(V, L, width=16, layers=1, heads=2)),
+        f"{name}.{what}": lambda x, name=name, what=what, how=how: getattr(METHODS[name], what)(
+            METHODS[name].network(TransformerConfig(V, L, width=16, layers=1, heads=2)),
             process(0.0, order="left-to-right"),
             x,
-            generator=generator(),
+            how(generator=generator()),
         )
         for name in ("mdlm", "sedd", "udlm", "plaid")
-        for what in ("loss", "bound")
+        for what, how in (("loss", LossOptions), ("bounds", BoundOptions))
     },
     "bound": lambda x: glauber.bound(Denoiser(network()), process(), x, draws=2, generator=generator()).mean,
     "the start of run_chain": lambda x: chain(start=(x, 8)),

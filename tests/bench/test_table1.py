@@ -20,15 +20,14 @@ from glauber import Model, NoiseLaw, Process, Schedule, TransformerConfig, evalu
 from glauber.bench.table1 import bench_table1
 from glauber.bench.table1 import folder as table_folder
 from glauber.bench.table1.folder import Folder
-from glauber.bench.table1.plans import METHODS, Plan, bound, draw
+from glauber.bench.table1.plans import Plan, bound, compared_methods, draw
 from glauber.bench.table1.plans import plans as table_plans
 from glauber.bench.table1.run import _training
 from glauber.chain import budget
 from glauber.chain.budget import Choice
 from glauber.codec import PixelCodec
 from glauber.evaluate.text import Texts
-from glauber.method import METHODS as TRAINED
-from glauber.method import network_of
+from glauber.method import find_method
 from glauber.method.mdlm import clean_logits
 from glauber.tasks.score import Windows
 from glauber.train import run as running
@@ -78,12 +77,14 @@ def test_the_table_has_a_row_for_all_that_each_method_allows_and_null_where_ther
     assert table["command"] == f"glauber bench table1 --tiny --out {made.name}"
     rows = table["rows"]
     assert all(list(row) == KEYS for row in rows)
-    both = [(calls, order) for calls in BUDGETS for order in ("random", "reading" if calls == 32 else "segments")]
+    both = [(calls, order) for calls in BUDGETS for order in ("random", "left-to-right" if calls == 32 else "segments")]
     wanted = dict.fromkeys(("mdlm", "sedd"), both)
     wanted |= {name: [(calls, None) for calls in BUDGETS] for name in ("udlm", "plaid")}
-    wanted |= {"ar": [(32, "reading")], "real": [(None, None)]}
-    wanted["mlm-gibbs"] = [(calls, order) for calls in (32, 128) for order in ("random", "reading")]
-    found = {name: [(row["calls"], row["order"]) for row in rows if row["method"] == name] for name in METHODS | {"real": ""}}
+    wanted |= {"ar": [(32, "left-to-right")], "real": [(None, None)]}
+    wanted["mlm"] = [(calls, order) for calls in (32, 128) for order in ("random", "left-to-right")]
+    found = {
+        name: [(row["calls"], row["order"]) for row in rows if row["method"] == name] for name in [*compared_methods(), "real"]
+    }
     chosen = found.pop("ggm")
     assert [calls for calls, _ in chosen] == [calls for calls, _ in both]
     assert [order for _, order in chosen[::2]] == ["random"] * 3  # and beside it whatever is best
@@ -100,7 +101,7 @@ def test_the_table_has_a_row_for_all_that_each_method_allows_and_null_where_ther
             continue
         assert row["seconds_per_sample"] > 0
         assert row["train_seconds"] >= 1.5
-        unknown = row["method"] == "mlm-gibbs" or ((row["method"], row["order"]) in limits and row["calls"] < 32)
+        unknown = row["method"] == "mlm" or ((row["method"], row["order"]) in limits and row["calls"] < 32)
         if (row["method"], row["order"]) == ("ggm", "random") or row["method"] != "ggm":
             assert (row["bits_per_char"] is None) == unknown
         assert row["bits_per_char"] is None or 0 < row["bits_per_char"] < math.log2(40)
@@ -277,7 +278,7 @@ class Watched(InMemory):
 def test_all_methods_read_the_same_rows_in_the_same_order_with_the_same_network_and_optimiser(tmp_path):
     tokens = torch.randint(7, (50, 32), generator=torch.Generator().manual_seed(0))
     seen, plans = {}, {}
-    for method in METHODS:
+    for method in compared_methods():
         rows = Watched(tokens)
         data = Data(rows, InMemory(tokens[:0]), 7, 32, torch.ones(7), None, "random tokens")
         settings = {"tiny": True, "seconds": 100.0, "set": {"train.steps": 6}}
@@ -293,10 +294,10 @@ def test_all_methods_read_the_same_rows_in_the_same_order_with_the_same_network_
 
 def test_the_default_network_has_at_most_12_million_parameters_with_every_method():
     table = Folder(Path(), None, Texts("", []), Windows(torch.zeros(1)), {"tiny": False, "seconds": 1.0, "set": {}})
-    for method in METHODS:
-        plan = table.plan(method).by_method()
+    for method in compared_methods():
+        plan = find_method(method).resolve(table.plan(method))
         with torch.device("meta"):
-            network = network_of(plan.objective, plan.network)
+            network = find_method(plan.method).network(plan.network)
         assert 10e6 < sum(parameter.numel() for parameter in network.parameters()) <= 12e6
 
 
@@ -307,17 +308,17 @@ V, L = 5, 32
 
 def some_model(method: str, L: int = L) -> Model:
     """With random weights that are large enough to have opinions."""
-    objective, causal = TRAINED[METHODS[method]].objective, method in ("ggm", "ar")
+    causal = method in ("ggm", "ar")
     torch.manual_seed(0)
-    network = network_of(objective, TransformerConfig(V, L, width=16, layers=1, heads=2, causal=causal))
+    network = find_method(method).network(TransformerConfig(V, L, width=16, layers=1, heads=2, causal=causal))
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.normal_(0, 0.4)
     schedule = Schedule.round_robin(L, L, 0.0, "left-to-right") if method == "ar" else Schedule.round_robin(L, 4 * L, "linear")
-    return Model(network, Process(schedule, NoiseLaw.uniform(V)), objective=objective)
+    return Model(network, Process(schedule, NoiseLaw.uniform(V)), method=method)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", compared_methods())
 def test_a_sample_costs_as_many_calls_as_its_row_says(method, monkeypatch):
     model, calls = some_model(method), []
 

@@ -462,7 +462,7 @@ PAPER = {
     "dropout": "none",
     "EMA": "0.9999",
     "precision": "fp32",
-    "objective": "binary",
+    "method": "ggm-binary",
     "told": "the time t",
 }
 OWT = {

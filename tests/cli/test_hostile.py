@@ -27,7 +27,7 @@ from glauber import Model, NoiseLaw, Process, Schedule, Transformer, Transformer
 from glauber.cli.running import app
 from glauber.codec import ByteCodec, CharCodec, PixelCodec, TokenizerCodec
 from glauber.data import prepare
-from glauber.method import layout_of, network_of
+from glauber.method import find_method
 
 SECONDS, MEGABYTES = 10, 950
 """Of the 1000, some 45 are the pages of libraries that a process which was forked has not yet touched."""
@@ -187,7 +187,7 @@ def test_the_layout_of_a_network_is_that_of_the_network(method, shape):
     if method == "plaid":  # which never reads
         shape = {name: value for name, value in shape.items() if name != "causal"}
     config = TransformerConfig(**{"vocab": 7, "length": 6, "width": 16, "layers": 2, "heads": 2} | shape)
-    layout, network = layout_of(method, config), network_of(method, config)
+    layout, network = find_method(method).layout(config), find_method(method).network(config)
     assert layout.shapes() == {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
     assert layout.parameters == sum(parameter.numel() for parameter in network.parameters())
 

@@ -36,8 +36,9 @@ from glauber import (
 )
 from glauber.chain import bounds, driver
 from glauber.codec import CharCodec
-from glauber.conditional import Cache, CausalConditional, Denoiser, conditional_of
+from glauber.conditional import Cache, CausalConditional, Denoiser
 from glauber.data import open_shards, prepare
+from glauber.method import find_method
 from glauber.objective import causal, cross_entropy, masked
 from glauber.objective.masked import MASKED
 from glauber.process.draws import KeyedGenerator, digest
@@ -292,11 +293,11 @@ def test_only_a_sweep_from_the_last_site_to_the_first_that_noises_all_is_reading
 
 def test_a_network_trained_both_ways_reads_on_the_schedule_of_reading_alone():
     other = Process(Schedule.round_robin(L, L, keep=0.0), PROCESS.noise)
-    assert isinstance(conditional_of("dense", network(), PROCESS), CausalConditional)
-    assert isinstance(conditional_of("reading", network(), PROCESS), CausalConditional)
-    assert isinstance(conditional_of("dense", network(), other), Denoiser)
-    assert isinstance(conditional_of("dense", network(causal=False), PROCESS), Denoiser)
-    assert isinstance(conditional_of("masked", network(), PROCESS), Denoiser)
+    assert isinstance(find_method("ggm").conditional(network(), PROCESS), CausalConditional)
+    assert isinstance(find_method("ar").conditional(network(), PROCESS), CausalConditional)
+    assert isinstance(find_method("ggm").conditional(network(), other), Denoiser)
+    assert isinstance(find_method("ggm").conditional(network(causal=False), PROCESS), Denoiser)
+    assert isinstance(find_method("mlm").conditional(network(), PROCESS), Denoiser)
 
 
 # ---- the chain and its bound, enumerated
@@ -667,14 +668,12 @@ def test_the_digest_of_a_key_and_the_numbers_under_it_are_those_of_their_formula
 # ---- training
 
 
-@pytest.mark.parametrize(
-    ("objective", "options"), [("reading", {}), ("masked", {}), ("dense", {"causal_every": 2, "marked_fraction": 0.3})]
-)
-def test_a_batch_cut_into_parts_trains_the_same_weights(objective, options):
+@pytest.mark.parametrize(("method", "options"), [("ar", {}), ("mlm", {}), ("ggm", {"causal_every": 2, "marked_fraction": 0.3})])
+def test_a_batch_cut_into_parts_trains_the_same_weights(method, options):
     spec = TrainSpec(steps=10, batch=16, warmup=2, grad_clip=0.5, **options)
     nets = [network(seed=1) for _ in range(3)]
     trainers = [
-        Trainer(net, DENSE, InMemory(rows(64)), replace(spec, grad_accum=parts), objective)
+        Trainer(net, DENSE, InMemory(rows(64)), replace(spec, grad_accum=parts), method)
         for net, parts in zip(nets, (1, 2, 8), strict=True)
     ]
     for _ in range(10):
@@ -728,12 +727,12 @@ def test_settings_that_fit_only_together_may_be_given_in_any_order():
 
 def test_a_method_changes_the_objective_and_the_chain_and_leaves_the_rest():
     plan = recipe("novels")
-    assert plan.by_method() == plan
-    ar, mlm = (replace(plan, method=method).by_method() for method in ("ar", "mlm"))
+    assert find_method(plan.method).resolve(plan) == plan
+    ar, mlm = (find_method(name).resolve(replace(plan, method=name)) for name in ("ar", "mlm"))
     assert ar.process.build(3, L, torch.ones(3)).schedule.causal
-    assert (ar.objective, ar.network.causal, mlm.objective) == ("reading", True, "masked")
+    assert (ar.method, ar.network.causal, mlm.method) == ("ar", True, "mlm")
     assert ar.train == mlm.train == plan.train
-    assert ar.by_method() == ar
+    assert find_method("ar").resolve(ar) == ar
 
 
 # ---- from shards to a model, as a user does it
@@ -781,7 +780,7 @@ def ar(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_an_autoregressive_model_is_trained_sampled_and_scored_exactly(ar, data):
     model = glauber.load(ar)
-    assert (model.objective, model.network.config.causal, model.process.schedule.causal) == ("reading", True, True)
+    assert (model.method.name, model.network.config.causal, model.process.schedule.causal) == ("ar", True, True)
     found = json.loads(done("sample", ar, "-n", 2, "--seed", 3, "--json"))
     assert found["tokens"] == model.sample_tokens(2, seed=3).tolist()
     score = json.loads(done("score", ar, data, "--json"))
@@ -815,7 +814,7 @@ def test_a_masked_language_model_is_trained_and_sampled_by_gibbs(data, tmp_path)
     done(*training(data, out, "mlm"))
     model = glauber.load(out)
     schedule = model.process.schedule
-    assert (model.objective, schedule.sweeps, set(schedule.keep.tolist())) == ("masked", 4, {1.0})
+    assert (model.method.name, schedule.sweeps, set(schedule.keep.tolist())) == ("mlm", 4, {1.0})
     found = json.loads(done("sample", out, "-n", 1, "--seed", 3, "--json"))
     by_hand = run_chain(Denoiser(model.network), model.process, 1, generator=torch.Generator().manual_seed(3))
     assert found["tokens"] == by_hand.tolist()
@@ -848,7 +847,7 @@ def hybrid(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_model_of_both_kinds_reads_in_one_sweep_from_left_to_right(hybrid, data):
     model = glauber.load(hybrid)
-    assert (model.objective, model.network.config.causal) == ("dense", True)
+    assert (model.method.name, model.network.config.causal) == ("ggm", True)
     process = Process(Schedule.round_robin(16, 16, keep=0.0, order="left-to-right"), model.process.noise)
     by_hand = run_chain(CausalConditional(model.network), process, 3, generator=torch.Generator().manual_seed(5))
     assert torch.equal(model.sample_tokens(3, seed=5), by_hand)  # unless told otherwise, though it was trained on four sweeps

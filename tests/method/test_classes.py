@@ -132,15 +132,15 @@ def test_every_row_is_trained_with_its_own_class_and_a_tenth_of_them_with_none()
         assert right > 0.7  # noise blurs some rows; unrelated classes would be right for a third of them
 
 
-@pytest.mark.parametrize("objective", ["dense", "marginal"])
-def test_a_network_learns_what_each_class_is(objective):
+@pytest.mark.parametrize("method", ["ggm", "ggm-marginal"])
+def test_a_network_learns_what_each_class_is(method):
     """Class k is the row kkkk: told the class, the network knows a masked token; told none, it cannot."""
     classes = torch.arange(60) % V
     x0 = classes[:, None].expand(60, L)
     spec = TrainSpec(steps=150, batch=30, lr=1e-2, warmup=5, ema_decay=0.9, timesteps=2, clean_fraction=0.0)
     keep = Process(Schedule.round_robin(L, L, keep=0.1), NoiseLaw.uniform(V))
-    trained = train(network(V, random=False), keep, x0, spec, objective, classes=classes).network
-    if objective != "dense":
+    trained = train(network(V, random=False), keep, x0, spec, method, classes=classes).network
+    if method != "ggm":
         return  # trained without complaint: rows are asked about repeatedly there
     nothing = torch.full((1, L), V), torch.zeros(1, dtype=torch.int64), torch.zeros(1, L, dtype=torch.float64)
     for k in range(V):
@@ -395,7 +395,7 @@ def test_a_network_that_reads_is_not_told_the_classes_and_the_run_says_so(tmp_pa
     prepare([source], tmp_path / "data", tokenizer="pixels:4", progress=False, classes=True)
     data, said = shards_data(tmp_path / "data"), []
     assert fit(recipe("tiny"), data).network.classes == 2
-    plan = apply_settings(recipe("tiny"), {"objective": "marginal", "process.keep": 0.5, "train.steps": 2, "train.samples": 0})
+    plan = apply_settings(recipe("tiny"), {"method": "ggm-marginal", "process.keep": 0.5, "train.steps": 2, "train.samples": 0})
     outcome = run(plan, data, tmp_path / "run", say=said.append)
     assert any("2 classes, which are not told" in line for line in said)
     assert load(outcome.model).classes == []

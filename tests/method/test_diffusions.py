@@ -13,11 +13,11 @@ from refusals import refused
 
 from glauber import Model, NoiseLaw, Process, Schedule, TransformerConfig, load
 from glauber.codec.text import ByteCodec, CharCodec
-from glauber.method import DIFFUSIONS, METHODS, Plaid, network_of, sedd
-from glauber.method.chains import within
+from glauber.method import METHODS, BoundOptions, LossOptions, Request, Run, sedd
 from glauber.method.diffusion import integral
 from glauber.method.mdlm import unmask
 from glauber.method.plaid import EmbeddingDiffusion, diffusion, prior, reconstruction, step
+from glauber.method.plaid_network import Plaid
 from glauber.method.sedd import sigma
 from glauber.process.draws import KeyedGenerator
 from glauber.train import TrainSpec, recipe
@@ -148,7 +148,7 @@ def test_the_loss_is_the_mean_of_the_bound_per_token(name):
     """Over all clean rows alike, with the trainer's own random numbers."""
     x0 = STATES.repeat(400, 1)
     keyed = KeyedGenerator((7, 1), torch.arange(len(x0)), len(x0))
-    found = METHODS[name].loss(wrong(name), PROCESS, x0, generator=keyed).item()
+    found = loss_of(name, wrong(name), PROCESS, x0, generator=keyed).item()
     each = METHODS[name].bound(wrong(name), PROCESS, x0, 1, torch.Generator().manual_seed(1)) / L
     assert abs(found - exact_bound(name, wrong(name)).mean() / L) < 5 * each.std().item() / len(x0) ** 0.5
 
@@ -169,7 +169,7 @@ def law_after(name, network, steps, sampler=None):
     z, method = space(name).numpy(), METHODS[name]
     law = (z == V).all(1).astype(float) if name in ABSORBING else np.full(len(z), V**-L)
     for k in range(steps):
-        law = law @ kernel(name, network, 1 - k / steps, (steps - k - 1) / steps, sampler or method.samplers[-1])
+        law = law @ kernel(name, network, 1 - k / steps, (steps - k - 1) / steps, sampler or method.can.samplers[-1])
     done = (z < V).all(1)
     assert law[~done].sum() < 1e-12
     return law[done]
@@ -207,7 +207,7 @@ def test_sedd_and_mdlm_are_one_chain_where_both_are_exact_and_so_are_their_unifo
 @pytest.mark.parametrize("name", EXACT)
 def test_the_bound_is_above_the_negative_log_likelihood_of_the_sampler_whatever_the_network_says(name):
     """Of the chain with many steps; a wrong network loses something in the mean."""
-    sampler = "ancestral" if "ancestral" in METHODS[name].samplers else "tweedie"
+    sampler = "ancestral" if "ancestral" in METHODS[name].can.samplers else "tweedie"
     gap = exact_bound(name, wrong(name)) + np.log(law_after(name, wrong(name), 512, sampler))
     assert gap.min() > -0.01
     assert gap.max() > 0.01
@@ -237,6 +237,29 @@ def test_the_times_of_a_bound_are_one_from_each_of_as_many_equal_parts_as_there_
     assert parts.sort().values.tolist() == list(range(draws * len(STATES)))
 
 
+DIFFUSIONS = [name for name in METHODS if not METHODS[name].plan(PROCESS.schedule, TransformerConfig(V, L)).by_chain]
+"""The methods that are no chain."""
+
+
+def sample(name, network, process, rows, calls, generator=None, sampler=None, order=None, ban=()):
+    """By a method's own plan for so many calls."""
+    config = TransformerConfig(process.vocab, process.length)
+    asked = Request(calls=calls, sampler=sampler, order=order, options={"ban": ban} if len(ban) else {})
+    plan = METHODS[name].plan(process.schedule, config, asked)
+    return METHODS[name].sample(network, process, plan, rows, Run(generator=generator))
+
+
+def steps(method, network, process, rows, calls, **options):
+    """By a method that is not in the registry."""
+    asked = Request(calls=calls, options=options)
+    plan = method.plan(process.schedule, TransformerConfig(process.vocab, process.length), asked)
+    return method.sample(network, process, plan, rows, Run(generator=torch.Generator().manual_seed(0)))
+
+
+def loss_of(name, network, process, x0, generator=None, spec=None):
+    return METHODS[name].loss(network, process, x0, LossOptions(spec, generator=generator))
+
+
 def at_sites(network):
     """As a `Transformer`, which masks the sites that it is asked about and answers for these alone."""
 
@@ -248,7 +271,7 @@ def at_sites(network):
 
 
 def drawn(name, network, calls, rows=20_000, **options):
-    found = METHODS[name].sample(at_sites(network), PROCESS, rows, calls, torch.Generator().manual_seed(2), **options)
+    found = sample(name, at_sites(network), PROCESS, rows, calls, torch.Generator().manual_seed(2), **options)
     assert found.tokens.shape == (rows, L)
     return np.bincount(index(found.tokens.numpy(), V), minlength=V**L), found.calls
 
@@ -271,13 +294,13 @@ def test_a_banned_token_is_never_drawn_whatever_the_sampler_and_the_calls(name, 
     """The two that the network likes best."""
     network, process = small(name)
 
-    def sample(**ban):
-        return METHODS[name].sample(network, process, 200, calls, torch.Generator().manual_seed(0), sampler, **ban).tokens
+    def tokens(**ban):
+        return sample(name, network, process, 200, calls, torch.Generator().manual_seed(0), sampler, **ban).tokens
 
-    often = sample().flatten().bincount(minlength=6)
+    often = tokens().flatten().bincount(minlength=6)
     best = often.argsort(descending=True)[:2]
     assert often[best].min() > 0
-    drawn = sample(ban=best.tolist())
+    drawn = tokens(ban=best.tolist())
     assert not torch.isin(drawn, best).any()
     assert drawn.max() < 6
 
@@ -298,9 +321,9 @@ def test_a_banned_token_leaves_the_shares_of_the_others_as_they_are(name):
 
 def test_a_chain_of_another_method_bans_as_well():
     for name, calls in (("ar", 8), ("mlm", 8), ("ggm", 4)):
-        network = network_of(METHODS[name].objective, TransformerConfig(6, 8, width=16, layers=1, heads=2, causal=name == "ar"))
+        network = METHODS[name].network(TransformerConfig(6, 8, width=16, layers=1, heads=2, causal=name == "ar"))
         schedule = Schedule.round_robin(8, 8, keep=0.0, order="left-to-right")
-        found = METHODS[name].sample(network, Process(schedule, NoiseLaw.uniform(6)), 100, calls, ban=[2, 5]).tokens
+        found = sample(name, network, Process(schedule, NoiseLaw.uniform(6)), 100, calls, ban=[2, 5]).tokens
         assert set(found.unique().tolist()) <= {0, 1, 3, 4}
 
 
@@ -315,7 +338,7 @@ def test_the_paper_s_language_recipe_bans_the_end_of_text_of_the_data_s_codec_wh
 def test_a_model_of_another_method_keeps_to_the_ban_that_it_was_saved_with(tmp_path):
     for name in DIFFUSIONS:
         network, process = small(name)
-        Model(network, process, objective=METHODS[name].objective, sampling={"ban": [5]}).save(tmp_path / name)
+        Model(network, process, method=name, sampling={"ban": [5]}).save(tmp_path / name)
         model = load(tmp_path / name)
         assert not (model.sample_tokens(200, seed=0, calls=3) == 5).any()
         assert (model.sample_tokens(200, seed=0, calls=3, ban=[]) == 5).any()
@@ -477,7 +500,7 @@ def test_with_an_exact_network_the_law_of_plaid_goes_to_the_data_s_with_the_numb
 def test_plaid_draws_from_the_law_of_its_steps():
     """A false alarm in a hundred thousand; two steps are far enough from the data's law to be told from it."""
     network, method = exact_plaid(TWO, LINE), EmbeddingDiffusion(dimension=1)
-    found = method.sample(network, ONE_SITE, 40_000, 3, torch.Generator().manual_seed(0))
+    found = steps(method, network, ONE_SITE, 40_000, 3)
     counts = found.tokens.flatten().bincount(minlength=2).numpy()
     assert found.calls == 3
     assert chi_square(counts, plaid_law_after(network, 2)) > 1e-5
@@ -487,7 +510,7 @@ def test_plaid_draws_from_the_law_of_its_steps():
 def test_plaid_with_a_temperature_draws_from_the_law_of_its_steps_with_the_noise_divided_by_it():
     """A false alarm in a hundred thousand; at temperature 1 it would be one in every run."""
     network, method = exact_plaid(TWO, LINE), EmbeddingDiffusion(dimension=1)
-    found = method.sample(network, ONE_SITE, 40_000, 5, torch.Generator().manual_seed(0), temperature=0.9)
+    found = steps(method, network, ONE_SITE, 40_000, 5, temperature=0.9)
     counts = found.tokens.flatten().bincount(minlength=2).numpy()
     assert chi_square(counts, plaid_law_after(network, 4, 0.9)) > 1e-5
     assert chi_square(counts, plaid_law_after(network, 4)) < 1e-5
@@ -497,7 +520,7 @@ def test_plaid_draws_every_site_by_its_own_noise():
     """At two unlike sites. A false alarm in a hundred thousand; with the laws exchanged it would be one in every run."""
     network, method = exact_plaid(UNLIKE, LINE), EmbeddingDiffusion(dimension=1)
     process = Process(Schedule.round_robin(2, 2, keep=0.0), NoiseLaw.uniform(2))
-    found = method.sample(network, process, 40_000, 5, torch.Generator().manual_seed(0)).tokens
+    found = steps(method, network, process, 40_000, 5).tokens
     first, second = (plaid_law_after(exact_plaid(law, LINE), 4) for law in UNLIKE)
     counts = (2 * found[:, 0] + found[:, 1]).bincount(minlength=4).numpy()
     assert chi_square(counts, np.outer(first, second).ravel()) > 1e-5
@@ -537,15 +560,15 @@ def test_plaid_is_shown_its_own_guesses():
     answers, shown = network.answers, network.shown
     x0 = torch.randint(5, (8, 6), generator=torch.Generator().manual_seed(0))
 
-    method.sample(network, process, 8, 4)
+    steps(method, network, process, 8, 4)
     assert (len(shown), bool(shown[0].any())) == (4, False)
     assert all(torch.equal(guess, before.guess) for guess, before in zip(shown[1:], answers, strict=False))
     told, untold = (network.tokens(answers[0].z, torch.ones(8), guess) for guess in (shown[1], shown[0]))
     assert not torch.allclose(told, untold)
 
     network.forget()
-    method.bound(network, process, x0, draws=3)
-    assert len(shown) == method.bound_calls(3) == 8
+    found = method.bounds(network, process, x0, BoundOptions(draws=3))
+    assert len(shown) == found.calls == 8
     for first, second, answer in zip(shown[::2], shown[1::2], answers[::2], strict=True):
         assert not first.any()
         assert torch.equal(second, answer.guess)
@@ -553,7 +576,7 @@ def test_plaid_is_shown_its_own_guesses():
     starts = set()
     for seed in range(40):
         network.forget()
-        method.loss(network, process, x0, generator=KeyedGenerator((seed,), torch.arange(8), 8))
+        method.loss(network, process, x0, LossOptions(generator=KeyedGenerator((seed,), torch.arange(8), 8)))
         assert [len(guess) for guess in shown] == [2, 8]
         first = int(shown[1].abs().sum((1, 2)).nonzero()[0])
         starts.add(first)
@@ -567,8 +590,8 @@ def test_the_self_conditioned_times_of_plaid_cover_all_of_them_alike():
     network, times = Watched(), []
     for seed in range(400):
         network.forget()
-        METHODS["plaid"].loss(
-            network, FIVE_TOKENS, torch.zeros(16, 6).long(), generator=KeyedGenerator((seed,), torch.arange(16), 16)
+        loss_of(
+            "plaid", network, FIVE_TOKENS, torch.zeros(16, 6).long(), generator=KeyedGenerator((seed,), torch.arange(16), 16)
         )
         times.append(network.times[1][network.shown[1].abs().sum((1, 2)) > 0])
     found = torch.cat(times)
@@ -671,7 +694,7 @@ def test_the_estimate_of_plaid_s_bound_and_its_loss_are_unbiased():
     found = method.bound(network, process, x0, 4, torch.Generator().manual_seed(0)).view(-1, 3)
     assert (abs(found.mean(0) - expected) < 5 * found.std(0) / 3000**0.5).all()
     parts = [
-        method.loss(network, process, x0, generator=KeyedGenerator((seed,), torch.arange(len(x0)), len(x0))).item()
+        method.loss(network, process, x0, LossOptions(generator=KeyedGenerator((seed,), torch.arange(len(x0)), len(x0)))).item()
         for seed in range(20)
     ]
     assert abs(np.mean(parts) - expected.mean().item()) < 5 * np.std(parts) / 19**0.5
@@ -715,9 +738,9 @@ def test_every_method_trains_saves_samples_and_scores_and_beats_the_unigram_boun
     """The network is the smallest there is, and seconds are enough."""
     outcome = run(plan(name, STEPS.get(name, 120)), data(), tmp_path / "run", say=lambda words: None)
     model = load(tmp_path / "run")
-    assert model.objective == METHODS[name].objective
+    assert model.method is METHODS[name]
     method, process, held_out = METHODS[name], model.process, alike_rows(64, 1)
-    found = method.sample(model.network.eval(), process, 200, 8, torch.Generator().manual_seed(0))
+    found = sample(name, model.network.eval(), process, 200, 8, torch.Generator().manual_seed(0))
     assert found.tokens.shape == (200, 8)
     assert 0 < found.calls <= 8
     alike = (found.tokens[:, 1:] == found.tokens[:, :-1]).double().mean()
@@ -736,7 +759,7 @@ def test_every_method_trains_saves_samples_and_scores_and_beats_the_unigram_boun
 def small(name, seed=0):
     """An untrained network whose answers are no longer all alike, and its process."""
     torch.manual_seed(seed)
-    network = network_of(METHODS[name].objective, TransformerConfig(6, 8, width=16, layers=1, heads=2))
+    network = METHODS[name].network(TransformerConfig(6, 8, width=16, layers=1, heads=2))
     for parameter in network.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     return network, Process(Schedule.round_robin(8, 8, keep=0.0), NoiseLaw.uniform(6))
@@ -751,7 +774,7 @@ def test_the_loss_of_a_batch_and_its_gradient_are_the_mean_of_its_parts_and_ever
         network.zero_grad()
         losses = []
         for rows in torch.arange(16).chunk(number):
-            loss = METHODS[name].loss(network, process, x0[rows], generator=KeyedGenerator((1, 2), rows, 16)) / number
+            loss = loss_of(name, network, process, x0[rows], generator=KeyedGenerator((1, 2), rows, 16)) / number
             loss.backward()
             losses.append(loss.item())
         found.append([torch.tensor(sum(losses)), *(parameter.grad.clone() for parameter in network.parameters())])
@@ -765,9 +788,9 @@ def test_the_loss_of_a_batch_and_its_gradient_are_the_mean_of_its_parts_and_ever
 def test_the_loss_of_mdlm_is_the_same_in_chunks_as_are_its_gradients():
     (network, process), x0 = small("mdlm"), alike_rows(16, 3)
     found = []
-    for chunked in (False, True):
+    for spec in (None, TrainSpec(steps=1, batch=16)):  # a training run never holds all logits
         network.zero_grad()
-        loss = METHODS["mdlm"].loss(network, process, x0, generator=KeyedGenerator((1,), torch.arange(16), 16), chunked=chunked)
+        loss = loss_of("mdlm", network, process, x0, generator=KeyedGenerator((1,), torch.arange(16), 16), spec=spec)
         loss.backward()
         found.append([loss.detach().float(), *(parameter.grad.clone() for parameter in network.parameters())])
     for one, other in zip(*found, strict=True):
@@ -783,8 +806,8 @@ def test_the_network_of_a_masked_diffusion_is_told_masks_and_no_time():
         return clean_given_tokens(z, t, survival)
 
     for name in ABSORBING:
-        METHODS[name].loss(network, PROCESS, STATES)
-        METHODS[name].sample(at_sites(network), PROCESS, 5, 3)
+        loss_of(name, network, PROCESS, STATES)
+        sample(name, at_sites(network), PROCESS, 5, 3)
     assert seen
     assert all(said == ([0.0], True) for said in seen)
 
@@ -793,7 +816,7 @@ def test_a_model_of_another_method_is_used_as_any_other_and_refuses_what_it_cann
     models = {}
     for name in ("mdlm", "udlm", "plaid"):
         network, process = small(name)
-        models[name] = Model(network, process, objective=METHODS[name].objective)
+        models[name] = Model(network, process, method=name)
         assert models[name].sample_tokens(3, seed=0, calls=4).shape == (3, 8)
         assert torch.equal(models[name].sample_tokens(3, seed=0, calls=4), models[name].sample_tokens(3, seed=0, calls=4))
         assert models[name].score(alike_rows(5, 0))["bits_per_token"] > 0
@@ -802,7 +825,7 @@ def test_a_model_of_another_method_is_used_as_any_other_and_refuses_what_it_cann
     given, tokens = torch.arange(8) < 3, alike_rows(1, 0)[0]
     assert (mdlm.sample_tokens(4, seed=0, clamp=(given, tokens))[:, :3] == tokens[:3]).all()
     dense = Model(small("ggm")[0], small("ggm")[1])
-    timed = Model(network_of("mdlm", replace(mdlm.network.config, conditioning="time")), mdlm.process, objective="mdlm")
+    timed = Model(METHODS["mdlm"].network(replace(mdlm.network.config, conditioning="time")), mdlm.process, method="mdlm")
     for model, about, options in [
         (timed, "knows no noise but masks", {"clamp": (given, tokens)}),
         (udlm, "cannot fill gaps", {"clamp": (given, tokens)}),
@@ -816,32 +839,18 @@ def test_a_model_of_another_method_is_used_as_any_other_and_refuses_what_it_cann
         (mdlm, "but no sweeps", {"sweeps": 2}),
         (mdlm, "at least one network call", {"calls": 0}),
         (mdlm, "goes with the first-hitting sampler", {"sampler": "ancestral", "order": "right-to-left"}),
-        (models["plaid"], "at least 2 calls", {"calls": 1}),
+        (models["plaid"], "at least 2 network calls", {"calls": 1}),
         (dense, "for methods that are no chain", {"sampler": "euler"}),
     ]:
         with refused(about):
             model.sample_tokens(2, seed=0, **options)
-    with refused("has no sweeps"):
+    with refused("but no sweeps"):
         mdlm.score(alike_rows(5, 0), sweeps=2)
-
-
-@pytest.mark.parametrize(("calls", "updates"), [(32, 32), (16, 16), (5, 4), (3, 3), (1, 1)])
-def test_ggm_keeps_within_the_calls_it_is_given(calls, updates):
-    own = Schedule.round_robin(8, 32, keep="linear")
-    assert len(within(own, calls).times) == updates
-    assert within(own, calls).survival(torch.tensor([within(own, calls).steps])).sum() == 0
-
-
-@pytest.mark.parametrize("calls", [16, 8, 2])
-def test_sites_that_ggm_updates_together_lie_as_far_apart_as_can_be(calls):
-    schedule = within(Schedule.round_robin(8, 32, keep="linear"), calls)
-    for sites in schedule.sites(torch.tensor(schedule.times)):
-        assert set(sites.sort().values.diff().tolist()) == {8 // schedule.block}
 
 
 def test_the_methods_with_a_call_for_each_site_refuse_fewer():
     for name in ("ar", "mlm"):
         network, process = small("ggm")
         with refused("8 calls"):
-            METHODS[name].sample(network, process, 2, 4)
-        assert not METHODS[name].fewer_calls
+            sample(name, network, process, 2, 4)
+        assert not METHODS[name].can.fewer_calls

@@ -10,7 +10,7 @@ from refusals import refused
 from glauber import Model, NoiseLaw, Process, Schedule, load
 from glauber.chain import Truncation, driver
 from glauber.conditional import Denoiser, Transformer, TransformerConfig
-from glauber.method import DIFFUSIONS, METHODS, network_of
+from glauber.method import find_method
 from glauber.runtime.fast import bfloat16, compiled
 
 V, L = 7, 12
@@ -105,19 +105,19 @@ def test_a_copy_of_a_model_keeps_its_precision_and_the_networks_weights():
     assert other.precision == "bf16"
 
 
-def model(objective="dense", **network):
-    made = network_of(objective, TransformerConfig(V, L, width=32, layers=2, heads=2, cond_dim=8, **network))
+def model(method="ggm", **network):
+    made = find_method(method).network(TransformerConfig(V, L, width=32, layers=2, heads=2, cond_dim=8, **network))
     for parameter in made.parameters():
         torch.nn.init.normal_(parameter, std=0.5, generator=torch.Generator().manual_seed(parameter.numel()))
-    keep = 0.5 if objective == "binary" else 0.0
-    return Model(made, Process(Schedule.round_robin(L, L, keep, "left-to-right"), NoiseLaw.uniform(V)), objective=objective)
+    keep = 0.5 if method == "ggm-binary" else 0.0
+    return Model(made, Process(Schedule.round_robin(L, L, keep, "left-to-right"), NoiseLaw.uniform(V)), method=method)
 
 
 MODELS = {
-    "dense": {},
-    "reading": {"causal": True},
-    "binary": {"objective": "binary", "conditioning": "time"},
-    **{name: {"objective": METHODS[name].objective} for name in METHODS if METHODS[name].objective in DIFFUSIONS},
+    "ggm": {},
+    "ggm, causal": {"causal": True},
+    "ggm-binary": {"method": "ggm-binary", "conditioning": "time"},
+    **{name: {"method": name} for name in ("mdlm", "sedd", "sedd-uniform", "udlm", "plaid")},
 }
 
 

@@ -15,21 +15,33 @@ from scipy import stats
 from glauber import Model, NoiseLaw, Oracle, PixelCodec, Process, Schedule, Transformer, TransformerConfig, run_chain
 from glauber.cli.watching import View, wrap
 from glauber.codec import ByteCodec, CharCodec, TextCodec, TokenizerCodec, text_codec
-from glauber.tasks.infill import Filled, continue_text, fill_text, read_template, split_gaps, windows
+from glauber.method.ggm import GGM
+from glauber.process.draws import new_generator
+from glauber.tasks.infill import continue_text, fill_text, windows
+from glauber.tasks.template import Filled, read_template, split_gaps
 
 FALSE_ALARM = 1e-6  # of each comparison of frequencies; the seeds are fixed, so it cannot come and go
 
 
-class Known(Model):
-    """A model whose network is replaced by the exact conditional of a table."""
+class Exact(GGM):
+    """A method whose networks know the exact conditional of a table."""
 
-    oracle: Oracle
+    def __init__(self, oracle: Oracle):
+        self.oracle = oracle
 
-    def conditional_for(self, process: Process, gaps: bool = False, class_: Any = None, guidance: float = 0.0) -> Any:
+    def conditional(self, network: Any, process: Process, *asked: Any) -> Any:
         return self.oracle
 
 
-def known(length: int, codec: TextCodec, seed: int = 0, end: float = 0.0, sampling: dict[str, Any] | None = None) -> Known:
+def fills(model: Model, text: str, num: int, seed: int, **options: Any) -> list[Filled]:
+    return fill_text(model.sampler(gaps=True), model.require_text_codec(), text, num, new_generator(seed), **options)
+
+
+def continued(model: Model, prompt: str, num: int, seed: int) -> tuple[list[str], torch.Tensor]:
+    return continue_text(model.sampler(gaps=True), model.require_text_codec(), prompt, num, new_generator(seed))
+
+
+def known(length: int, codec: TextCodec, seed: int = 0, end: float = 0.0, sampling: dict[str, Any] | None = None) -> Model:
     """P* is a random table over texts of `length` characters; the end-of-text token has the weight `end` in it."""
     V = codec.vocab
     table = torch.from_numpy(np.random.default_rng(seed).gamma(0.5, size=(V,) * length) + 0.05)
@@ -38,8 +50,9 @@ def known(length: int, codec: TextCodec, seed: int = 0, end: float = 0.0, sampli
     noise = NoiseLaw.unigram(torch.arange(1.0, V + 1))
     schedule = Schedule.round_robin(length, 2 * length, "linear")
     network = Transformer(TransformerConfig(V, length, width=8, layers=1, heads=2))
-    model = Known(network, Process(schedule, noise), codec, sampling=sampling)
+    model = Model(network, Process(schedule, noise), codec, sampling=sampling)
     model.oracle = Oracle(table / table.sum(), noise)
+    model.method = Exact(model.oracle)
     return model
 
 
@@ -59,7 +72,7 @@ def assert_drawn_from(texts: list[str], law: dict[str, float]) -> None:
     assert stats.chisquare(seen, expected).pvalue > FALSE_ALARM
 
 
-def law_of(model: Known, pattern: str) -> dict[str, float]:
+def law_of(model: Model, pattern: str) -> dict[str, float]:
     """P* of the texts that fit a pattern of the model's length or shorter, "?" for any character; the rest is summed out."""
     alphabet, table = model.codec.alphabet, model.oracle.table
     table = table.sum(tuple(range(len(pattern), table.dim()))) if len(pattern) < table.dim() else table
@@ -83,22 +96,22 @@ def test_the_gaps_are_drawn_from_the_models_law_given_the_rest(text, pattern, op
 
 def test_a_long_text_is_filled_through_a_window_around_each_gap_from_left_to_right():
     model = known(3, CharCodec("ab"), seed=3)
-    fills = model.infill("abba[[1]]bbba[[1]]", 4000, seed=2)
-    assert all(re.fullmatch("abba.bbba.", fill) for fill in fills)
-    assert_drawn_from([fill[3:6] for fill in fills], law_of(model, "a?b"))
-    assert_drawn_from([fill[-3:] for fill in fills], law_of(model, "ba?"))
+    texts = model.infill("abba[[1]]bbba[[1]]", 4000, seed=2)
+    assert all(re.fullmatch("abba.bbba.", fill) for fill in texts)
+    assert_drawn_from([fill[3:6] for fill in texts], law_of(model, "a?b"))
+    assert_drawn_from([fill[-3:] for fill in texts], law_of(model, "ba?"))
 
 
 def test_a_gap_that_was_filled_is_given_to_the_next_window():
     model = known(3, CharCodec("ab"), seed=4)
     assert windows(6, 3, [slice(3, 4), slice(5, 6)]) == [(2, [slice(3, 4)]), (3, [slice(5, 6)])]
-    fills = model.infill("abb[[1]]a[[1]]", 6000, seed=2)
+    texts = model.infill("abb[[1]]a[[1]]", 6000, seed=2)
     first = law_of(model, "b?a")
     second = {x: law_of(model, f"{x}a?") for x in "ab"}
     law = {
         f"{x}a{y}": first[f"b{x}a"] * second[x][f"{x}a{y}"] / sum(second[x].values()) for x, y in itertools.product("ab", "ab")
     }
-    assert_drawn_from([fill[3:] for fill in fills], law)
+    assert_drawn_from([fill[3:] for fill in texts], law)
 
 
 def test_windows_hold_their_gap_in_the_middle_and_never_leave_the_text():
@@ -116,14 +129,14 @@ def test_windows_hold_their_gap_in_the_middle_and_never_leave_the_text():
 def test_no_gap_holds_the_end_of_a_text_but_the_sites_beyond_the_text_may():
     model = known(4, CharCodec("ab"), end=3.0)
     seen = []
-    filled = fill_text(model, "a[[2]]", 200, 0, on_step=lambda t, x: seen.append(x))
+    filled = fills(model, "a[[2]]", 200, 0, watch=lambda *_: lambda t, x: seen.append(x))
     assert all(len(each.text) == 3 and model.codec.end not in each.gaps[0].tokens for each in filled)
     assert (seen[-1][:, 3] == model.codec.end).any()
 
 
 def test_a_tokens_probability_is_the_models_given_every_other_site():
     model = known(4, CharCodec("ab"), sampling={"temperature": 0.5})
-    for each in fill_text(model, "a[[1]]b[[1]]", 8, 0, probabilities=True):
+    for each in fills(model, "a[[1]]b[[1]]", 8, 0, probabilities=True):
         x = model.codec.encode(each.text)
         for gap, site in zip(each.gaps, (1, 3), strict=True):
             others = model.oracle.table[tuple(slice(None) if j == site else x[j] for j in range(4))]
@@ -135,7 +148,7 @@ def test_a_tokens_probability_is_the_models_given_every_other_site():
 def test_beyond_a_short_text_nothing_is_evidence_for_a_token_s_probability():
     model = known(4, CharCodec("ab"))
     table = model.oracle.table.sum(3)  # over what might follow
-    for each in fill_text(model, "a[[1]]b", 8, 0, probabilities=True):
+    for each in fills(model, "a[[1]]b", 8, 0, probabilities=True):
         a, b = model.codec.encode("ab")
         others = table[a, :, b]
         assert each.gaps[0].probabilities == [pytest.approx((others[each.gaps[0].tokens[0]] / others.sum()).item())]
@@ -162,7 +175,7 @@ def test_samples_with_a_prompt_are_drawn_from_the_models_law_given_their_beginni
 
 def test_a_sample_with_a_prompt_may_end_like_any_other():
     model = known(4, CharCodec("ab"), end=3.0)
-    texts, tokens = continue_text(model, "ab", 200, 0)
+    texts, tokens = continued(model, "ab", 200, 0)
     assert tokens[:, :2].tolist() == [[0, 1]] * 200
     assert texts == [model.codec.decode(row) for row in tokens.tolist()]
     share = (tokens[:, 2] == model.codec.end).double().mean().item()
@@ -268,7 +281,7 @@ def test_what_is_given_comes_back_to_the_byte(name, length):
     for seed in range(12):
         pieces, text = random_pieces(seed)
         assert split_gaps(text)[0] == pieces
-        [filled] = fill_text(model, text, 1, seed)
+        [filled] = fills(model, text, 1, seed)
         assert re.fullmatch("(.*)".join(map(re.escape, pieces)), filled.text, re.DOTALL)
         assert filled.text == "".join(
             part for pair in itertools.zip_longest(pieces, [gap.text for gap in filled.gaps], fillvalue="") for part in pair
@@ -283,7 +296,7 @@ def test_a_prompt_comes_back_to_the_byte(name):
     model = untrained(codec, 64)
     for seed in range(4):
         prompt = "it" + random_pieces(seed)[0][0]
-        texts, tokens = continue_text(model, prompt, 2, seed)
+        texts, tokens = continued(model, prompt, 2, seed)
         for text, row in zip(texts, tokens.tolist(), strict=True):
             assert text.startswith(prompt)
             if name in ("char", "bpe"):  # half a character may come out of the other codecs, and join the next
@@ -292,7 +305,7 @@ def test_a_prompt_comes_back_to_the_byte(name):
 
 def test_the_space_at_the_end_of_a_prompt_is_left_to_the_first_token_that_is_drawn():
     codec = CODECS["bpe"]
-    texts, tokens = continue_text(untrained(codec), "it was the ", 20, 0)
+    texts, tokens = continued(untrained(codec), "it was the ", 20, 0)
     known = codec.encode("it was the")
     assert tokens[:, : len(known)].tolist() == [known] * 20
     assert all(codec.decode([row[len(known)]]).startswith(" ") for row in tokens.tolist())
@@ -312,7 +325,7 @@ def test_the_space_before_a_gap_is_left_to_the_gaps_first_token():
     template = read_template("it was the [[3]] of times", codec, 100)
     assert template.tokens[:3].tolist() == codec.encode("it was the")
     assert template.gaps == [slice(3, 6)]
-    for filled in fill_text(untrained(codec), "it was the [[3]] of times", 50, 0):
+    for filled in fills(untrained(codec), "it was the [[3]] of times", 50, 0):
         assert codec.decode(filled.gaps[0].tokens[:1]).startswith(" ")
         assert filled.text == "it was the" + codec.decode(filled.gaps[0].tokens) + " of times"
     assert read_template("it was the [[3]]", CODECS["bytes"], 100).tokens[:11].tolist() == list(b"it was the ")
@@ -360,7 +373,7 @@ def test_a_watched_chain_stays_within_the_terminal_and_ends_in_its_text(monkeypa
     monkeypatch.setattr("glauber.cli.watching.PAUSE", 0)
     model, out = untrained(CODECS["bpe"]), io.StringIO()
     view = View(model.codec, model.process.schedule, out)
-    [filled] = fill_text(model, "it was 你好 [[4]] of", 1, 0, watch=view)
+    [filled] = fills(model, "it was 你好 [[4]] of", 1, 0, watch=view)
     frames = out.getvalue().split("\033[J")
     steps = model.process.schedule.steps - len(model.codec.encode("it was 你好"))  # then the last gap site has settled
     assert len(frames) == steps + 1
@@ -444,8 +457,8 @@ def test_the_papers_classifier_fills_gaps_too():
     codec = text_codec("char", ["ab"])
     process = Process(Schedule.round_robin(4, 8, 0.5), NoiseLaw.uniform(3))
     network = Transformer(TransformerConfig(3, 4, width=8, layers=1, heads=2, conditioning="time"))
-    model = Model(network, process, codec, objective="binary")
-    [filled] = fill_text(model, "a[[2]]b", 1, 0, probabilities=True)
+    model = Model(network, process, codec, method="ggm-binary")
+    [filled] = fills(model, "a[[2]]b", 1, 0, probabilities=True)
     assert re.fullmatch("a[ab]{2}b", filled.text)
     assert len(filled.gaps[0].probabilities) == 2
 
@@ -458,7 +471,7 @@ def test_a_chain_that_stops_when_the_gaps_have_settled_has_filled_them_as_the_wh
     L = model.process.length
     wanted = torch.zeros(L, dtype=torch.bool)
     wanted[3:5] = True
-    schedule = model.schedule(sweeps, block, order)
+    schedule = model.sampler(sweeps=sweeps, block=block, order=order).schedule
     stop = schedule.settled(wanted)
     visits = [t for t in range(schedule.steps) if wanted[schedule.site(t)]]
     assert stop == min(visits) // block * block

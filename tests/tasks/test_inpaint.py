@@ -63,15 +63,15 @@ def vq_codec(size: int = 32) -> VQCodec:
     return VQCodec(settings.network(3), made.state_dict(), (size, size, 3))
 
 
-def model_of(codec, objective: str = "dense") -> Model:
+def model_of(codec, method: str = "ggm") -> Model:
     L = codec.grid[0] * codec.grid[1]
     torch.manual_seed(0)
     network = Transformer(TransformerConfig(codec.vocab, L, width=16, layers=1, heads=1, grid=codec.grid))
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.normal_(std=0.2)
-    schedule = Schedule.round_robin(L, 2 * L, keep="linear" if objective == "dense" else 0.5)
-    return Model(network, Process(schedule, NoiseLaw.uniform(codec.vocab)), codec, objective)
+    schedule = Schedule.round_robin(L, 2 * L, keep="linear" if method == "ggm" else 0.5)
+    return Model(network, Process(schedule, NoiseLaw.uniform(codec.vocab)), codec, method)
 
 
 def square(size: int = 8) -> np.ndarray:

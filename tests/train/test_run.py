@@ -385,7 +385,7 @@ def test_training_by_the_clock_stops_by_it(data, tmp_path):
         ("train=3", "is a group of settings"),
         ("train.steps=many", "is a whole number"),
         ("train.steps", "reads name=value"),
-        ("objective=dens", "objective is one of"),
+        ("method=ggn", "did you mean 'ggm'"),
         ("method=d3pm", "method is one of ggm, ar, mlm, mdlm"),
         ("train.precision=fp8", "precision is fp32 or bf16"),
         ("process.noise=foo", "process.noise is uniform or unigram"),
@@ -417,17 +417,6 @@ def test_a_wrong_setting_is_refused_with_the_nearest_right_one(setting, about):
         apply_settings(recipe("tiny"), parse_settings([setting]))
 
 
-@pytest.mark.parametrize(("method", "own"), [("ar", "reading"), ("mlm", "masked")])
-def test_an_objective_that_the_method_does_not_have_is_refused(method, own):
-    for objective in ("dense", own):
-        changed = apply_settings(recipe("tiny"), {"method": method, "objective": objective})
-        assert changed.by_method().objective == own
-    of_the_recipe = replace(recipe("tiny"), objective="binary")
-    assert apply_settings(of_the_recipe, {"method": method}).by_method().objective == own
-    with refused(f"the method {method} has the objective {own}, not binary"):
-        apply_settings(recipe("tiny"), {"method": method, "objective": "binary"})
-
-
 def test_a_setting_of_the_wrong_kind_leaves_no_folder(data, tmp_path):
     result = call(data, tmp_path / "run", "--set=train.grad_clip=abc")
     assert (result.returncode, result.stderr) == (2, 'glauber: train.grad_clip is a number or none, not "abc"\n')
@@ -441,9 +430,9 @@ def test_a_whole_number_is_a_number_also_where_there_was_none():
 
 
 def test_settings_come_from_a_file_and_from_words(tmp_path):
-    (tmp_path / "s.toml").write_text('objective = "marginal"\n[train]\nsteps = 7\nlr = 1\n[process]\nkeep = [0.5, 0.4]\n')
+    (tmp_path / "s.toml").write_text('method = "ggm-marginal"\n[train]\nsteps = 7\nlr = 1\n[process]\nkeep = [0.5, 0.4]\n')
     changed = apply_settings(recipe("tiny"), read_settings(tmp_path / "s.toml") | parse_settings(["train.steps=9"]))
-    assert (changed.objective, changed.train.steps, changed.train.lr) == ("marginal", 9, 1.0)
+    assert (changed.method, changed.train.steps, changed.train.lr) == ("ggm-marginal", 9, 1.0)
     assert changed.process.keep == (0.5, 0.4)
     with pytest.raises(ValueError, match="cannot be read as TOML"):
         read_settings(tmp_path / "absent.toml")

@@ -11,7 +11,7 @@ from torch import nn
 
 from glauber import NoiseLaw, Process, Schedule, Transformer, TransformerConfig, bound
 from glauber.conditional import Denoiser
-from glauber.objective import OBJECTIVES
+from glauber.method import LossOptions, find_method
 from glauber.process.draws import KeyedGenerator
 from glauber.train import RECIPES, ProcessSpec, Trainer, TrainSpec, learning_rate, recipe, train
 from glauber.train.ema import EMA
@@ -32,9 +32,9 @@ def all_alike(rows: int) -> torch.Tensor:
     return torch.randint(3, (rows, 1), generator=torch.Generator().manual_seed(0)).expand(-1, 4).contiguous()
 
 
-@pytest.mark.parametrize("objective", ["dense", "marginal", "binary"])
-def test_the_same_seed_trains_the_same_weights_and_another_does_not(objective):
-    one, two, other = (train(network(), PROCESS, all_alike(64), replace(SPEC, seed=seed), objective) for seed in (1, 1, 2))
+@pytest.mark.parametrize("method", ["ggm", "ggm-marginal", "ggm-binary"])
+def test_the_same_seed_trains_the_same_weights_and_another_does_not(method):
+    one, two, other = (train(network(), PROCESS, all_alike(64), replace(SPEC, seed=seed), method) for seed in (1, 1, 2))
     assert one.losses == two.losses != other.losses
     for a, b in zip(one.network.parameters(), two.network.parameters(), strict=True):
         assert torch.equal(a, b)
@@ -120,36 +120,38 @@ def test_a_trainer_reads_each_row_once_per_epoch_also_across_a_batch_that_spans_
     assert len({tuple(seen[10 * epoch : 10 * epoch + 10]) for epoch in range(16)}) > 10  # each in an order of its own
 
 
-@pytest.mark.parametrize("objective", ["dense", "marginal", "binary"])
-def test_keyed_losses_of_a_batch_are_the_mean_of_those_of_its_parts(objective):
+LOSSES = ["ggm", "ggm-marginal", "ggm-binary"]
+
+
+@pytest.mark.parametrize("method", LOSSES)
+def test_keyed_losses_of_a_batch_are_the_mean_of_those_of_its_parts(method):
     """Randomness is a function of (seed, step, row), so a batch may be split over processes as one likes."""
-    loss_of, x0, net = OBJECTIVES[objective], all_alike(12), network()
+    x0, net = all_alike(12), network()
     nn.init.normal_(net.head.weight)
 
-    def loss(rows: list[int]) -> float:
-        return loss_of(net, PROCESS, x0[rows], generator=KeyedGenerator((3, 7), torch.tensor(rows), 12)).item()
+    def loss(rows: list[int], step: int = 7) -> float:
+        how = LossOptions(generator=KeyedGenerator((3, step), torch.tensor(rows), 12))
+        return find_method(method).loss(net, PROCESS, x0[rows], how).item()
 
     whole = loss(list(range(12)))
     assert whole == pytest.approx((loss([0, 1, 2, 3]) * 4 + loss([11, 5, 7, 4, 6, 8, 10, 9]) * 8) / 12, rel=1e-6)
-    assert whole != pytest.approx(
-        loss_of(net, PROCESS, x0, generator=KeyedGenerator((3, 8), torch.arange(12), 12)).item(), rel=1e-3
-    )
+    assert whole != pytest.approx(loss(list(range(12)), step=8), rel=1e-3)
 
 
 @pytest.mark.parametrize("parts", [2, 8, 32])
-@pytest.mark.parametrize("objective", ["dense", "marginal", "binary"])
-def test_a_batch_cut_into_parts_trains_the_same_weights(objective, parts):
+@pytest.mark.parametrize("method", LOSSES)
+def test_a_batch_cut_into_parts_trains_the_same_weights(method, parts):
     """In float64, where only the order of the sums differs: 20 steps."""
     spec = replace(SPEC, timesteps=3, grad_clip=0.5)
     nets, rows = [network().double(), network().double()], InMemory(all_alike(64))
     specs = [spec, replace(spec, grad_accum=parts)]
-    trainers = [Trainer(net, PROCESS, rows, each, objective) for net, each in zip(nets, specs, strict=True)]
+    trainers = [Trainer(net, PROCESS, rows, each, method) for net, each in zip(nets, specs, strict=True)]
     shown: list[int] = []
     nets[1].register_forward_pre_hook(lambda module, arguments: shown.append(len(arguments[0])))
     for _ in range(20):
         one, other = (trainer.advance().item() for trainer in trainers)
         assert one == pytest.approx(other, rel=1e-12)
-    assert set(shown) == {32 // parts * (1 if objective == "dense" else 3)}
+    assert set(shown) == {32 // parts * (1 if method == "ggm" else 3)}
     for one, other in zip(*(net.parameters() for net in nets), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
 
@@ -192,11 +194,11 @@ def test_a_stopped_trainer_goes_on_to_the_same_weights():
         assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def seen_by(net: Transformer, objective: str, spec: TrainSpec = SPEC) -> list[tuple[torch.Tensor, ...]]:
+def seen_by(net: Transformer, method: str, spec: TrainSpec = SPEC) -> list[tuple[torch.Tensor, ...]]:
     """What the network is shown in the first step: (x, t, survival)."""
     shown = []
     net.register_forward_pre_hook(lambda module, arguments: shown.append(arguments[:3]))
-    Trainer(net, PROCESS, InMemory(all_alike(64)), spec, objective).advance()
+    Trainer(net, PROCESS, InMemory(all_alike(64)), spec, method).advance()
     return shown
 
 
@@ -253,17 +255,17 @@ def test_the_rate_of_each_step_is_that_of_the_schedule():
 
 
 @pytest.mark.parametrize(
-    ("objective", "tokens", "about"),
+    ("method", "tokens", "about"),
     [
-        ("dens", torch.zeros(4, 4, dtype=torch.int64), "objective is one of"),
+        ("ggn", torch.zeros(4, 4, dtype=torch.int64), "unknown method"),
         ("dense", torch.zeros(0, 4, dtype=torch.int64), "no rows"),
         ("dense", torch.full((4, 4), 3), "tokens must lie in"),
         ("dense", torch.zeros(4, 5, dtype=torch.int64), "expected tokens of shape"),
     ],
 )
-def test_data_and_objectives_that_do_not_fit_are_refused(objective, tokens, about):
+def test_data_and_objectives_that_do_not_fit_are_refused(method, tokens, about):
     with pytest.raises(ValueError, match=about):
-        train(network(), PROCESS, tokens, SPEC, objective)
+        train(network(), PROCESS, tokens, SPEC, method)
 
 
 def test_settings_that_make_no_sense_are_refused():
