@@ -21,13 +21,13 @@ from glauber import Model, Process, Schedule, load
 from glauber.chain import CallCounter, run_chain
 from glauber.conditional import Denoiser
 from glauber.data import open_shards
-from glauber.data.writing import write
 from glauber.evaluate.infill import evaluate_fills, read_fills
 from glauber.evaluate.judge import Judge
 from glauber.evaluate.text import Texts, evaluate_texts, passages, read_texts
 from glauber.method import gibbs_process
 from glauber.provenance import write_figures
 from glauber.runs import is_run
+from glauber.runtime.files import write
 from glauber.tasks.score import Windows, characters, score_windows
 from glauber.train import recipe
 from glauber.train.overrides import apply_settings, parse_settings

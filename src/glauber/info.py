@@ -10,9 +10,9 @@ from glauber.codec import ImageCodec, TextCodec, is_image_codec
 from glauber.conditional import CLASSIFIERS, Layout, TransformerConfig
 from glauber.data import open_shards, open_tokens
 from glauber.data.shards import HEADER, SPLITS
-from glauber.data.writing import read_json
 from glauber.model import Model, load
 from glauber.runs import CONFIG, STATE, checkpoints, going_on, step_of
+from glauber.runtime.files import read_object
 from glauber.storage import is_bundled
 from glauber.train import Recipe, TrainSpec
 from glauber.train.folder import read_config
@@ -69,7 +69,7 @@ def run_facts(name: str) -> dict[str, Any]:
     model = _run_model(name)
     about = {} if model is None else model["about"]
     return {
-        **read_json(folder / CONFIG),
+        **read_object(folder / CONFIG),
         "recipe": read_config(folder).recipe.to_dict(),
         "folder": name,
         "step": last.get("step", 0),
@@ -110,7 +110,7 @@ def run_words(facts: dict[str, Any]) -> dict[str, str]:
 def _state(checkpoint: Path) -> dict[str, Any]:
     """The step that a checkpoint is of, and the seconds until then; of one that is damaged no more than its name says."""
     try:
-        return {"step": step_of(checkpoint), "seconds": float(read_json(checkpoint / STATE)["seconds"])}
+        return {"step": step_of(checkpoint), "seconds": float(read_object(checkpoint / STATE)["seconds"])}
     except (ValueError, KeyError, TypeError, OverflowError):
         return {"step": step_of(checkpoint)}
 

@@ -31,8 +31,10 @@ from glauber.hub import CARD, Download, upload
 from glauber.method import DIFFUSIONS, LOSSES, layout_of, network_of
 from glauber.method.diffusion import sites_in
 from glauber.process import Mask, NoiseLaw, Process, Schedule, Tokens, as_array, as_tokens
-from glauber.runtime.fast import bfloat16, is_rounded, pays_in_bfloat16
+from glauber.runtime.files import write
 from glauber.runtime.memory import require_memory
+from glauber.runtime.precision import bfloat16, is_rounded, pays_in_bfloat16
+from glauber.runtime.runners import cuda_runner
 from glauber.storage import (
     codec_part,
     expanded,
@@ -42,7 +44,6 @@ from glauber.storage import (
     require_layout,
     require_names,
     write_model,
-    write_synced,
 )
 from glauber.tasks.infill import continue_text, fill_text, fill_tokens, new_generator, require_text_codec, vary_text
 from glauber.tasks.inpaint import REFINEMENTS, fast_pass, given_tokens, own_rule, read_mask
@@ -270,7 +271,7 @@ class Model(nn.Module):
         gaps = clamp is not None and not is_beginning(clamp)
         conditional = self.conditional_for(process, gaps, class_, guidance)
         with self.evaluating(), self._in_precision():
-            return run_chain(restrict(conditional, rules), process, num, generator=generator, **options)
+            return run_chain(restrict(conditional, rules), process, num, generator=generator, **options, _runner=cuda_runner)
 
     def _diffused(
         self,
@@ -508,7 +509,7 @@ class Model(nn.Module):
         """
         folder = self.save(save_directory, overwrite=True)
         if not (folder / CARD).exists():
-            write_synced(folder / CARD, card(self, repo_id or folder.resolve().name).encode())
+            write(folder / CARD, card(self, repo_id or folder.resolve().name).encode())
         return self.push_to_hub(repo_id or folder.resolve().name, **push_to_hub_kwargs) if push_to_hub else None
 
     @classmethod

@@ -8,10 +8,11 @@ import torch
 from refusals import refused
 
 from glauber import Model, NoiseLaw, Process, Schedule, load
-from glauber.chain import Truncation, driver
 from glauber.conditional import Denoiser, Transformer, TransformerConfig
 from glauber.method import DIFFUSIONS, METHODS, network_of
-from glauber.runtime.fast import bfloat16, compiled
+from glauber.runtime import runners
+from glauber.runtime.compile import compiled
+from glauber.runtime.precision import bfloat16
 
 V, L = 7, 12
 
@@ -166,14 +167,17 @@ def test_a_network_is_compiled_for_a_while_and_then_as_it_was(net):
 
 
 def test_a_chain_compiles_the_network_if_it_is_long_and_not_for_float32(net, monkeypatch):
-    process, x = Process(Schedule.round_robin(L, 2 * L, 0.5, block=2), NoiseLaw.uniform(V)), torch.zeros(10, L)
-    nowhere, none = torch.zeros(10, L, dtype=torch.bool), torch.zeros(L, dtype=torch.bool)
-    chain = driver._Chain(Denoiser(net), process, "heat-bath", True, False, nowhere, none, True, Truncation())
-    times = range(2 * L - 2, -1, -2)
-    calls = (L + L / 2) / 2  # each site survives its first visit half of the time; two sites a call
+    x, calls = torch.zeros(10, L), 9.5
     products = calls * 10 * L * sum(parameter.numel() for parameter in net.blocks.parameters())
     for limit, pays in ((0.99 * products, True), (1.01 * products, False)):
-        monkeypatch.setattr(driver, "COMPILED", limit)
-        assert not chain._pays(net, x, times)
+        monkeypatch.setattr(runners, "COMPILED", limit)
+        assert not runners.pays_compiled(net, x, calls)
         with torch.autocast("cpu", torch.bfloat16):
-            assert chain._pays(net, x, times) == pays
+            assert runners.pays_compiled(net, x, calls) == pays
+
+
+def test_on_a_cpu_a_chain_goes_step_by_step(net):
+    for conditional in (Denoiser(net), lambda x, t, survival, sites: None):
+        with runners.cuda_runner(conditional, torch.zeros(10, L), 1e9) as record:
+            assert record is None
+    assert not net.compiled

@@ -14,9 +14,8 @@ import numpy as np
 from glauber.cli.watching import view
 from glauber.codec import is_image_codec
 from glauber.data.images import open_image
-from glauber.data.writing import whole_lines, write
 from glauber.model import Model
-from glauber.runtime.files import json_lines, read_array
+from glauber.runtime.files import json_lines, read_array, whole_lines, write
 from glauber.runtime.progress import progress_bar
 from glauber.tasks.infill import Filled, fill_text, read_template, require_text_codec
 from glauber.tasks.inpaint import placed

@@ -85,8 +85,8 @@ def sample(
     _require_pictures(strip, gif, force)
     from glauber.cli.watching import camera_of, view
     from glauber.codec import is_image_codec
-    from glauber.data.writing import write
     from glauber.method import DIFFUSIONS
+    from glauber.runtime.files import write
     from glauber.tasks.infill import continue_text
 
     calm_threads()

@@ -2,7 +2,19 @@
 
 from glauber.process.noise import NoiseLaw
 from glauber.process.process import Corruption, Process
-from glauber.process.schedule import ORDERS, Schedule
+from glauber.process.schedule import ORDERS, Schedule, smallest_block
 from glauber.process.tokens import Mask, Tokens, as_array, as_mask, as_tokens
 
-__all__ = ["ORDERS", "Corruption", "Mask", "NoiseLaw", "Process", "Schedule", "Tokens", "as_array", "as_mask", "as_tokens"]
+__all__ = [
+    "ORDERS",
+    "Corruption",
+    "Mask",
+    "NoiseLaw",
+    "Process",
+    "Schedule",
+    "Tokens",
+    "as_array",
+    "as_mask",
+    "as_tokens",
+    "smallest_block",
+]

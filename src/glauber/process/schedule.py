@@ -172,6 +172,15 @@ class Schedule:
         return torch.cat([self.keep.new_ones(1, L), kappa.view(K, L).cumprod(0)])
 
 
+def smallest_block(length: int, steps: int, calls: int) -> int:
+    """The fewest sites at once with which so many visits take at most so many network calls."""
+    blocks = (block for block in range(1, length + 1) if length % block == 0 and steps % block == 0)
+    found = next((block for block in blocks if steps <= block * calls), None)
+    if found is None:
+        raise ValueError(f"no block of {length} sites makes {steps} visits in {calls} calls; give more calls, or fewer visits")
+    return found
+
+
 def _keep_per_step(keep: float | Sequence[float] | Tensor | str, length: int, steps: int) -> Tensor:
     sweeps = -(-steps // length)
     if isinstance(keep, str):

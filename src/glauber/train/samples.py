@@ -11,10 +11,11 @@ from torch import Tensor
 from glauber.chain import run_chain
 from glauber.codec import ImageCodec, TextCodec, is_image_codec
 from glauber.conditional import Conditional, StepLaw
-from glauber.data.writing import write
 from glauber.method import DIFFUSIONS
 from glauber.model import Model
-from glauber.process import Process, Schedule
+from glauber.process import Process, Schedule, smallest_block
+from glauber.runtime.files import write
+from glauber.runtime.runners import cuda_runner
 
 CALLS = 64
 """Most network calls of the chain."""
@@ -25,9 +26,8 @@ def quick_schedule(model: Model) -> Schedule | None:
     own = model.process.schedule
     if len(own.times) <= CALLS or own.causal or model.objective in DIFFUSIONS:  # reading on costs little, others count calls
         return own
-    blocks = (block for block in range(1, own.length) if own.length % block == 0 and own.steps <= block * CALLS)
     try:
-        return model.schedule(block=next(blocks, own.length))
+        return model.schedule(block=smallest_block(own.length, own.steps, max(CALLS, own.sweeps)))
     except ValueError:
         return None
 
@@ -40,7 +40,8 @@ def draw_samples(model: Model, conditional: Conditional | StepLaw | None, schedu
     if isinstance(conditional, StepLaw):
         options.setdefault("truncate", "mixture")  # all that it knows
     generator = torch.Generator().manual_seed(0)
-    return run_chain(conditional, Process(schedule, model.process.noise), num, generator=generator, **options)
+    process = Process(schedule, model.process.noise)
+    return run_chain(conditional, process, num, generator=generator, **options, _runner=cuda_runner)
 
 
 def write_samples(model: Model, tokens: Tensor, folder: Path, step: int) -> Path:

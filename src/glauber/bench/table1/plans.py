@@ -16,6 +16,7 @@ from glauber.method.mdlm import clean_logits
 from glauber.model import Model
 from glauber.process import NoiseLaw, Process, Schedule
 from glauber.process.draws import uniform
+from glauber.runtime.runners import cuda_runner
 from glauber.tasks.score import Windows, ratio, score_windows
 
 METHODS = {"ggm": "ggm", "ar": "ar", "mdlm": "mdlm", "sedd": "sedd", "udlm": "udlm", "plaid": "plaid", "mlm-gibbs": "mlm"}
@@ -72,7 +73,7 @@ def draw(model: Model, plan: Plan, rows: int, generator: torch.Generator) -> Ten
             return method.sample(*arguments, generator, order=sites, progress=True).tokens
         process, options = chain_of(model, plan)
         conditional = Denoiser(model.network) if model.objective == "masked" else model.conditional_for(process)
-        return run_chain(conditional, process, rows, generator=generator, progress=True, **options)
+        return run_chain(conditional, process, rows, generator=generator, progress=True, **options, _runner=cuda_runner)
 
 
 def chain_of(model: Model, plan: Plan) -> tuple[Process, dict[str, Any]]:
