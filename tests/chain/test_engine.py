@@ -51,13 +51,13 @@ SETTINGS = {
 }
 
 
-def recording(conditional, x, calls):
+def replaying(conditional, x, calls):
     """A runner that stands in for CUDA graphs on a CPU: the step is repeated, not replayed, with shapes that do not change."""
     return nullcontext(lambda step, calls: step)
 
 
 def not_worth_it(conditional, x, calls):
-    """A runner that could record a step and does not."""
+    """A runner that could replay a step and does not."""
     return nullcontext(lambda step, calls: None)
 
 
@@ -67,7 +67,7 @@ def bar(total):
 
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("window", [2**24, 3 * 2 * ROWS])
-@pytest.mark.parametrize("runner", [eager, recording, not_worth_it])
+@pytest.mark.parametrize("runner", [eager, replaying, not_worth_it])
 def test_rows_at_their_own_pace_give_the_tokens_of_one_step_after_the_other(name, window, runner, monkeypatch):
     monkeypatch.setattr(driver, "WINDOW", window)  # random numbers for three steps at once, or for all
     schedule, options = SETTINGS[name]
@@ -111,7 +111,7 @@ def test_fewer_calls_are_made_when_rows_go_at_their_own_pace():
     assert own_pace.calls < together.calls
 
 
-def test_a_recorded_step_goes_through_all_rows_and_gives_the_same():
+def test_a_replayed_step_goes_through_all_rows_and_gives_the_same():
     """Shapes must not change, so rows that are done go through the network, too."""
     sizes, net = [], network()
 
@@ -122,11 +122,11 @@ def test_a_recorded_step_goes_through_all_rows_and_gives_the_same():
     process = Process(Schedule.round_robin(L, 5 * L, 0.7, last_keep=0.0), NOISE)
     u = torch.rand(5 * L, 2, ROWS, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     results = []
-    for record in (None, lambda step, calls: step):
+    for graph in (None, lambda step, calls: step):
         start = NOISE.sample((ROWS, L), torch.Generator().manual_seed(1))
         steps = Walk(process, start, 5 * L, u, torch.ones(ROWS, L, dtype=torch.bool), False)
         sizes.clear()
-        x, calls, rows = walk(steps, law, record, bar)
+        x, calls, rows = walk(steps, law, graph, bar)
         assert calls == len(sizes)
         assert rows == int(steps.number.sum())
         results.append(x.tolist())

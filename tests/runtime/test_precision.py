@@ -178,6 +178,6 @@ def test_a_chain_compiles_the_network_if_it_is_long_and_not_for_float32(net, mon
 
 def test_on_a_cpu_a_chain_goes_step_by_step(net):
     for conditional in (Denoiser(net), lambda x, t, survival, sites: None):
-        with runners.cuda_runner(conditional, torch.zeros(10, L), 1e9) as record:
-            assert record is None
+        with runners.cuda_runner(conditional, torch.zeros(10, L), 1e9) as graph:
+            assert graph is None
     assert not net.compiled

@@ -140,7 +140,7 @@ def _network(config: TransformerConfig, device: torch.device) -> Iterator[Transf
 
 
 def seconds_replayed(work: Callable[[], Tensor], device: torch.device, seconds: float) -> float:
-    """As `seconds_per_call`, without what it takes Python to launch it; that is where a card waits for a batch of 1."""
+    """As `seconds_per_call`, as a CUDA graph; that is where a card waits for a batch of 1."""
     return seconds_per_call(CudaGraph(work, device) if device.type == "cuda" else work, device, seconds)
 
 
@@ -152,8 +152,8 @@ def _watch_memory(device: torch.device) -> None:
 
 
 def seconds_of_call(network: Transformer, noise: NoiseLaw, batch: int, seconds: float, forward: float, **options: Any) -> float:
-    """What each call of a chain adds to its time; what is done once for a chain, such as recording a call, is left out."""
-    device, L, least = noise.probs.device, network.config.length, WORTH + 1  # from which on calls are recorded
+    """What each call of a chain adds to its time; what is done once for a chain, such as its CUDA graph, is left out."""
+    device, L, least = noise.probs.device, network.config.length, WORTH + 1  # from which on there is a CUDA graph
     more = max(16, min(2000, int(seconds / 2 / forward)))
     # Tokens are always kept, so that every step needs the network.
     process = Process(Schedule.round_robin(L, -(-(least + more) // L) * L, 1.0), noise).to(device)

@@ -14,7 +14,7 @@ from glauber.chain.clamp import Clamp, clamped_sites
 from glauber.chain.counting import CallCounter
 from glauber.chain.engine import Walk, walk
 from glauber.chain.options import ChainOptions
-from glauber.chain.runner import Record, Runner, eager
+from glauber.chain.runner import Graph, Runner, eager
 from glauber.chain.step import Chain, Query, innermost, uncounted
 from glauber.conditional import CausalConditional, Conditional, StepLaw
 from glauber.process import Mask, Process, Tokens, as_mask
@@ -75,7 +75,7 @@ def run_chain(
         on_step: called as on_step(t, x) with a copy of every state X_t, the start included.
         progress: show a bar, from the third second on.
     """
-    options = ChainOptions(kernel, skip, mark_noise, clamp_rule, temperature, top_p, top_k, ban, truncate)
+    options = ChainOptions(kernel, clamp_rule, truncate, temperature, top_p, top_k, ban, skip, mark_noise)
     options.require_fit(conditional, process)
     x, t_start = _start(process, num, start, mark_noise, generator)
     if not isinstance(stop, int) or not 0 <= stop <= t_start or stop % process.schedule.block:
@@ -127,12 +127,12 @@ def _run_async(chain: Chain, x: Tensor, times: range, generator: Generator | Non
     """The tokens of `_run_together` with as few calls as can be."""
     inner: Any = innermost(chain.conditional)
     causal, counter = isinstance(inner, CausalConditional), chain.conditional
-    with runner(inner, x, _calls(chain.process, times)) as record:
+    with runner(inner, x, _calls(chain.process, times)) as graph:
         if causal:
             chain = replace(chain, conditional=inner.together(len(x)))
-        elif record is not None:
+        elif graph is not None:
             chain = replace(chain, conditional=uncounted(chain.conditional))
-        x, calls, rows = _walk_all(chain, x, times, generator, bar, record)
+        x, calls, rows = _walk_all(chain, x, times, generator, bar, graph)
     if chain.conditional is not counter and isinstance(counter, CallCounter):  # which has seen none of them
         counter.calls += calls
         counter.rows += rows
@@ -140,18 +140,18 @@ def _run_async(chain: Chain, x: Tensor, times: range, generator: Generator | Non
 
 
 def _walk_all(
-    chain: Chain, x: Tensor, times: range, generator: Generator | None, bar: Bar, record: Record | None
+    chain: Chain, x: Tensor, times: range, generator: Generator | None, bar: Bar, graph: Graph | None
 ) -> tuple[Tensor, int, int]:
     """As `walk`, with random numbers for WINDOW of them at a time."""
     block, calls, rows = chain.process.schedule.block, 0, 0
     window = max(1, WINDOW // (2 * len(x) * block))
     source = x.device if generator is None else generator.device
-    law = partial(_law, chain, record is None)
+    law = partial(_law, chain, graph is None)
     for first in range(0, len(times), window):
         part = times[first : first + window]
         u = torch.stack([uniform((2, len(x), block), generator, source) for _ in part]).to(x.device)
         steps = Walk(chain.process, x, part[0] + block, u, chain.free, chain.options.mark_noise)
-        x, more_calls, more_rows = walk(steps, law, record, bar)
+        x, more_calls, more_rows = walk(steps, law, graph, bar)
         calls, rows = calls + more_calls, rows + more_rows
     return x, calls, rows
 

@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from glauber.chain.runner import Record
+from glauber.chain.runner import Graph
 from glauber.chain.step import NO_LAW, query_sites
 from glauber.process import Process
 from glauber.process.draws import categorical
 
 LOOK = 16
-"""Recorded steps between two looks at whether all is done, each of which makes a GPU wait."""
+"""Replayed steps between two looks at whether all is done, each of which makes a GPU wait."""
 
 
 class Due(NamedTuple):
@@ -139,23 +139,23 @@ class Walk:
 
 
 def walk(
-    steps: Walk, law: Law, record: Record | None, bar: Callable[[int], AbstractContextManager[Any]]
+    steps: Walk, law: Law, graph: Graph | None, bar: Callable[[int], AbstractContextManager[Any]]
 ) -> tuple[Tensor, int, int]:
     """The state after the whole walk, the network's calls, and the rows that needed them.
 
-    record: of the runner, see `glauber.chain.runner`; none to go step by step.
+    graph: of the runner, see `glauber.chain.runner`; none to go step by step.
     """
     healthy = torch.ones((), dtype=torch.bool, device=steps.x.device)
 
     def one(all_rows: bool) -> Tensor:
         return healthy.logical_and_(steps.advance(law, all_rows))
 
-    recorded = None if record is None else record(partial(one, True), steps.calls)
-    advance = recorded or partial(one, False)
+    graphed = None if graph is None else graph(partial(one, True), steps.calls)
+    advance = graphed or partial(one, False)
     calls = 0
     with bar(steps.calls) as shown:
         while (left := steps.left) > 0:
-            for _ in range(1 if recorded is None else min(LOOK, left)):
+            for _ in range(1 if graphed is None else min(LOOK, left)):
                 advance()
                 calls += 1
             shown.update(left - steps.left)

@@ -19,14 +19,14 @@ class ChainOptions:
     """What `run_chain` takes by these names and says of them; all but the rows, their conditions and what is shown of them."""
 
     kernel: str = "heat-bath"
-    skip: bool = True
-    mark_noise: bool = False
     clamp_rule: str = "exact"
+    truncate: str = "clean"
     temperature: float | Sequence[float] = 1.0
     top_p: float = 1.0
     top_k: int | None = None
     ban: Sequence[int] = ()
-    truncate: str = "clean"
+    skip: bool = True
+    mark_noise: bool = False
 
     def __post_init__(self) -> None:
         if self.kernel not in KERNELS:

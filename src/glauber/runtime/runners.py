@@ -1,4 +1,4 @@
-"""How a chain's steps are repeated on a GPU: the network compiled, and a step recorded as a CUDA graph."""
+"""How a chain's steps are repeated on a GPU: the network compiled, and a step as a CUDA graph."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -14,16 +14,16 @@ from glauber.runtime.cuda_graph import CudaGraph
 
 Step = Callable[[], Tensor]
 WORTH = 32
-"""Steps from which on recording one pays."""
+"""Steps from which on a CUDA graph of one pays."""
 COMPILED = 5e15
 """Products of two numbers from which on compiling the network pays."""
 
 
 @contextmanager
 def cuda_runner(conditional: Conditional, x: Tensor, calls: float) -> Iterator[Callable[[Step, int], Step | None] | None]:
-    """A `Runner` of a chain: compiled and recorded on a GPU where that pays, step by step elsewhere.
+    """A `Runner` of a chain: compiled, and a CUDA graph, on a GPU where that pays; eager elsewhere.
 
-    What a recorded step does in Python is done once. Only of our own network it is known that this is all right.
+    What a graphed step does in Python is done once. Only of our own network it is known that this is all right.
     """
     network = conditional.network if isinstance(conditional, Denoiser | CausalConditional) else None
     if not x.is_cuda or not isinstance(network, Transformer):
@@ -31,10 +31,10 @@ def cuda_runner(conditional: Conditional, x: Tensor, calls: float) -> Iterator[C
         return
     able = isinstance(conditional, Denoiser) and find_spec("triton") is not None
     with compiled(network) if able and pays_compiled(network, x, calls) else nullcontext():
-        yield partial(recorded, x.device)
+        yield partial(graphed, x.device)
 
 
-def recorded(device: torch.device, step: Step, calls: int) -> Step | None:
+def graphed(device: torch.device, step: Step, calls: int) -> Step | None:
     """The step as a CUDA graph, if it is repeated so often that this pays."""
     return CudaGraph(step, device) if calls > WORTH else None
 
