@@ -21,6 +21,7 @@ from language import keep_samples, low_precision
 from glauber import CallCounter, Model, Process, Schedule, load, run_chain
 from glauber.conditional import Denoiser
 from glauber.provenance import write_figures
+from glauber.runtime.runners import cuda_runner
 
 PARTS = (16, 8, 4, 2, 1, 0.5)  # budgets: L over these
 SWEEPS = (1, 2, 4)
@@ -67,11 +68,12 @@ def run(model: Model, counted: CallCounter, plan: Plan, number: int) -> torch.Te
     process = Process(plan.schedule, model.process.noise).to(model.device)
     generator, L = torch.Generator().manual_seed(0), plan.schedule.length
     if plan.options.get("mark_noise") != "first":
-        x = run_chain(counted, process, number, generator=generator, **plan.options)
+        x = run_chain(counted, process, number, generator=generator, **plan.options, _runner=cuda_runner)
         return x if not plan.polish else polished(model, counted, x, plan.polish, generator)
-    x = run_chain(counted, process, number, generator=generator, mark_noise=True, stop=L)
+    x = run_chain(counted, process, number, generator=generator, mark_noise=True, stop=L, _runner=cuda_runner)
     noise = process.noise.sample(x.shape, generator)
-    return run_chain(counted, process, start=(torch.where(x == process.noise.mask, noise, x), L), generator=generator)
+    start = torch.where(x == process.noise.mask, noise, x), L
+    return run_chain(counted, process, start=start, generator=generator, _runner=cuda_runner)
 
 
 def polished(model: Model, counted: CallCounter, x: torch.Tensor, calls: int, generator: torch.Generator) -> torch.Tensor:
@@ -83,7 +85,7 @@ def polished(model: Model, counted: CallCounter, x: torch.Tensor, calls: int, ge
     doubtful = law.gather(-1, x[..., None]).squeeze(-1).argsort(1)[:, : L // 8]
     sure = torch.ones_like(x, dtype=torch.bool).scatter(1, doubtful, False)
     process = Process(Schedule.round_robin(L, L, 0.0, "segments", L // calls), model.process.noise).to(model.device)
-    return run_chain(counted, process, len(x), clamp=(sure, x), generator=generator)
+    return run_chain(counted, process, len(x), clamp=(sure, x), generator=generator, _runner=cuda_runner)
 
 
 def draw(model: Model, plan: Plan, out: Path, number: int) -> None:

@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from glauber.data.writing import write
+from glauber.runtime.files import write
 
 
 def require(content: bytes, sha256: str, what: str, remedy: str) -> bytes:

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from glauber.data.writing import write
+from glauber.runtime.files import write
 
 PARTS = {"train": "train", "test": "t10k"}
 SHA256 = {

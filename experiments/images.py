@@ -25,12 +25,12 @@ from language import low_precision
 from glauber import Model, load
 from glauber.codec import ImageCodec
 from glauber.data import prepare
-from glauber.data.writing import write
 from glauber.evaluate.features import FeatureNetwork, Images, in_colour, read_images, reconstructed
 from glauber.evaluate.images import evaluate_images
 from glauber.pictures import grid
 from glauber.provenance import write_figures
 from glauber.runs import is_run
+from glauber.runtime.files import write
 from glauber.train import recipe
 from glauber.train.codec import train_codec
 from glauber.train.overrides import apply_settings, parse_settings

@@ -21,12 +21,12 @@ import torch
 from safetensors.torch import save
 from torch import nn
 
-from glauber.data.writing import read_json, write
 from glauber.evaluate.features import FeatureNetwork, read_images
 from glauber.evaluate.fid import Statistics, frechet, packed, unpacked
 from glauber.evaluate.images import statistics
 from glauber.evaluate.inception import Convolution, InceptionV3, read_inception
 from glauber.provenance import write_figures
+from glauber.runtime.files import read_object, write
 
 FEW = 2  # chunks of each set that all networks see
 
@@ -66,7 +66,7 @@ def measure(source: Path, first: Path, second: Path, out: Path) -> None:
         "half weights and activations": lambda: rounded(plain, torch.float16),
         "half weights, bfloat16 activations": lambda: rounded(plain, torch.bfloat16),
     }
-    figures: dict[str, dict[str, float]] = read_json(out) if out.is_file() else {}
+    figures: dict[str, dict[str, float]] = read_object(out) if out.is_file() else {}
     known: list[np.ndarray] = []
     for name, make in networks.items():  # on the first 128 images of each set; the statistics are of all
         if name in figures and known:

@@ -25,10 +25,10 @@ from glauber import load
 from glauber.codec import ImageCodec
 from glauber.codec.perceptual import Perceptual
 from glauber.codec.vq import to_signal
-from glauber.data.writing import write
 from glauber.model import Model
 from glauber.pictures import FAINT, rows_with_names
 from glauber.provenance import write_figures
+from glauber.runtime.files import write
 from glauber.tasks.inpaint import REFINEMENTS, closed, covered, fast_pass, given_tokens
 
 HOLES = ("centre", "top", "blobs")

@@ -21,13 +21,14 @@ from glauber import Model, Process, Schedule, load
 from glauber.chain import CallCounter, run_chain
 from glauber.conditional import Denoiser
 from glauber.data import open_shards
-from glauber.data.writing import write
 from glauber.evaluate.infill import evaluate_fills, read_fills
 from glauber.evaluate.judge import Judge
 from glauber.evaluate.text import Texts, evaluate_texts, passages, read_texts
 from glauber.method import gibbs_process
 from glauber.provenance import write_figures
 from glauber.runs import is_run
+from glauber.runtime.files import write
+from glauber.runtime.runners import cuda_runner
 from glauber.tasks.score import Windows, characters, score_windows
 from glauber.train import recipe
 from glauber.train.overrides import apply_settings, parse_settings
@@ -60,7 +61,7 @@ def chains(model: Model) -> dict[str, Callable[[int, torch.Generator], tuple[tor
     def chain(process: Process, reading: bool = False, **options: Any) -> Callable[..., tuple[torch.Tensor, float]]:
         def draw(rows: int, generator: torch.Generator) -> tuple[torch.Tensor, float]:
             counted = CallCounter(model.conditional_for(process) if reading else Denoiser(network))
-            x = run_chain(counted, process.to(model.device), rows, generator=generator, **options)
+            x = run_chain(counted, process.to(model.device), rows, generator=generator, **options, _runner=cuda_runner)
             return x, counted.rows / rows
 
         return draw
@@ -129,6 +130,7 @@ def gibbs(model: Model, folder: Path, number: int) -> None:
                 process,
                 start=(x, process.schedule.steps),
                 generator=torch.Generator().manual_seed(sweeps),
+                _runner=cuda_runner,
             )
         done = sweeps
         keep_samples(folder, f"gibbs {sweeps}", 0, x, float(sweeps * L), began)
@@ -152,7 +154,8 @@ def fill(model: Model, rows: torch.Tensor, folder: Path) -> None:
         for part in rows.split(ROWS):
             generator, clamp = torch.Generator().manual_seed(len(filled)), (given.expand(part.shape), part)
             with low_precision(model):
-                x = run_chain(Denoiser(model.network), process, len(part), clamp=clamp, clamp_rule=rule, generator=generator)
+                given = {"clamp": clamp, "clamp_rule": rule, "generator": generator, "_runner": cuda_runner}
+                x = run_chain(Denoiser(model.network), process, len(part), **given)
             filled += x.tolist()
         codec, a, b = model.text_codec, 3 * L // 8, 5 * L // 8
         assert codec is not None

@@ -21,8 +21,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from glauber.data.writing import write
 from glauber.provenance import write_figures
+from glauber.runtime.files import write
 from glauber.train.report import read_log
 
 MEGABYTE = 1_000_000

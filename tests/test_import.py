@@ -197,3 +197,14 @@ def test_a_module_imports_only_what_the_design_allows(module):
 def test_the_network_file_knows_nothing_of_ours():
     code = (SOURCE / "conditional" / "transformer.py").read_text(encoding="utf-8")
     assert imports(code, "glauber.conditional") == set()
+
+
+@pytest.mark.parametrize("path", sorted((SOURCE / "chain").glob("*.py")), ids=lambda path: path.name)
+def test_the_chain_knows_no_compiler_no_cuda_graph_and_no_network(path):
+    code = path.read_text(encoding="utf-8")
+    named = {node.name for node in ast.walk(ast.parse(code)) if isinstance(node, ast.alias)}
+    modules = {node.module for node in ast.walk(ast.parse(code)) if isinstance(node, ast.ImportFrom)}
+    assert "Transformer" not in named
+    assert not any(word in code for word in ("triton", "torch.compile", "torch.cuda"))
+    runtime = {module for module in modules if module and module.startswith("glauber.runtime")}
+    assert runtime <= {"glauber.runtime.memory", "glauber.runtime.progress"}

@@ -11,9 +11,9 @@ from enumeration import HEAT_BATH, World, random_law
 from refusals import refused
 
 from glauber import CallCounter, Model, NoiseLaw, Oracle, Process, Schedule, Transformer, TransformerConfig, run_chain
-from glauber.chain import budget
-from glauber.chain.budget import CHOICES, Choice, plan_within
+from glauber.chain.budget import plan_within
 from glauber.method.diffusion import sites_in
+from glauber.process import smallest_block
 
 V, L = 5, 12
 NOISE = NoiseLaw.uniform(V)
@@ -26,17 +26,8 @@ def model(method="ggm", **network):
     return Model(net, Process(Schedule.round_robin(L, 2 * L, 0.5), NOISE), method=method)
 
 
-OTHERS = (
-    Choice(0, sweeps=2, options=(("mark_noise", True),)),
-    Choice(0.5, sweeps=4, order="random"),
-    Choice(1, sweeps=3, keep=0.5, options=(("kernel", "reversal"),)),
-)
-
-
-@pytest.mark.parametrize("choices", [CHOICES, OTHERS], ids=["ours", "others"])
 @pytest.mark.parametrize("calls", range(1, 3 * L + 2))
-def test_no_sample_takes_more_calls_than_were_given(choices, calls, monkeypatch):
-    monkeypatch.setattr(budget, "CHOICES", choices)
+def test_no_sample_takes_more_calls_than_were_given(calls):
     plan = plan_within(calls, L)
     counted = CallCounter(lambda x, t, survival, sites: NOISE.probs.log().expand(*sites.shape, V))
     run_chain(counted, Process(plan.schedule, NOISE), 3, **plan.options)
@@ -55,10 +46,8 @@ def test_every_site_is_visited_and_begins_as_noise():
         assert (schedule.survival(torch.tensor([schedule.steps])) == 0).all()
 
 
-@pytest.mark.parametrize("choices", [CHOICES, (Choice(1, sweeps=1), Choice(2, sweeps=2), Choice(3, 3, "random"))])
 @pytest.mark.parametrize("calls", [3, 6, 11, 20])
-def test_the_law_is_exact_where_there_is_a_call_for_each_site(choices, calls, monkeypatch):
-    monkeypatch.setattr(budget, "CHOICES", choices)
+def test_the_law_is_exact_where_there_is_a_call_for_each_site(calls):
     schedule = plan_within(calls, 3).schedule
     assert schedule.block == 1
     pi = np.array([0.2, 0.5, 0.3])
@@ -69,17 +58,7 @@ def test_the_law_is_exact_where_there_is_a_call_for_each_site(choices, calls, mo
     np.testing.assert_allclose(law, world.table, atol=1e-9)
 
 
-def test_the_last_choice_that_the_calls_suffice_for_is_taken(monkeypatch):
-    monkeypatch.setattr(budget, "CHOICES", OTHERS)
-    for calls, choice in ((1, 0), (L // 2 - 1, 0), (L // 2, 1), (L - 1, 1), (L, 2), (5 * L, 2)):
-        plan = plan_within(calls, L)
-        assert plan.options == dict(OTHERS[choice].options)
-        assert plan.schedule.sweeps == min(OTHERS[choice].sweeps, calls)
-
-
-@pytest.mark.parametrize("choices", [CHOICES, OTHERS], ids=["ours", "others"])
-def test_a_model_samples_within_its_calls(choices, monkeypatch):
-    monkeypatch.setattr(budget, "CHOICES", choices)
+def test_a_model_samples_within_its_calls():
     made = model()
     for calls in (4, 7, L):
         plan, sampler = plan_within(calls, L), made.sampler(calls=calls)
@@ -88,6 +67,19 @@ def test_a_model_samples_within_its_calls(choices, monkeypatch):
         assert torch.equal(made.sample_tokens(5, seed=0, calls=calls), wanted)
         assert sampler.schedule.to_dict() == plan.schedule.to_dict()
         assert sampler.calls == plan.calls <= calls
+
+
+@pytest.mark.parametrize(
+    ("length", "steps", "calls", "block"), [(12, 48, 48, 1), (12, 48, 47, 2), (12, 48, 5, 12), (12, 18, 5, 6)]
+)
+def test_the_smallest_block_divides_the_sites_and_the_visits(length, steps, calls, block):
+    assert smallest_block(length, steps, calls) == block
+
+
+@pytest.mark.parametrize(("steps", "calls"), [(48, 3), (18, 2)])
+def test_a_budget_that_no_block_meets_is_refused(steps, calls):
+    with refused("no block of 12 sites"):
+        smallest_block(12, steps, calls)
 
 
 def test_the_chain_begins_at_the_beginning_of_each_part():

@@ -72,9 +72,9 @@ def _without_config(name: str, folder: Path, files: set[str]) -> str:
 
 
 def _pipeline(folder: Path) -> str:
-    from glauber.data.writing import read_json
+    from glauber.runtime.files import read_object
 
-    return str(read_json(folder / "model_index.json").get("_class_name", "a pipeline"))
+    return str(read_object(folder / "model_index.json").get("_class_name", "a pipeline"))
 
 
 def _is_mixin(folder: Path) -> bool:

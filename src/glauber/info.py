@@ -10,7 +10,7 @@ from glauber.codec import ImageCodec, TextCodec, is_image_codec
 from glauber.conditional import Layout, TransformerConfig
 from glauber.data import open_shards, open_tokens
 from glauber.data.shards import HEADER, SPLITS
-from glauber.data.writing import read_json
+from glauber.runtime.files import read_json
 from glauber.method import find_method
 from glauber.model import Model, load
 from glauber.runs import CONFIG, STATE, checkpoints, going_on, step_of

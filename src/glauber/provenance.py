@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 import glauber
-from glauber.data.writing import write
+from glauber.runtime.files import write
 
 KEYS = ("command", "commit", "machine")
 COMMIT = "GLAUBER_COMMIT"

@@ -16,8 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glauber.data.writing import write
-from glauber.runtime.files import read_json, read_tensors, require_file
+from glauber.runtime.files import read_json, read_tensors, require_file, write
 from glauber.runtime.sharded import Empty, read_part
 
 CONFIG, STATE, FRAME = "config.json", "state.json", "frame"

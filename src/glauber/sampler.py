@@ -10,7 +10,8 @@ from torch import Tensor
 from glauber.conditional import Conditional, StepLaw, Transformer
 from glauber.method import Method, Request, Run, Samples, SamplingPlan
 from glauber.process import Process, Schedule
-from glauber.runtime.fast import bfloat16, pays_in_bfloat16
+from glauber.runtime.precision import bfloat16, pays_in_bfloat16
+from glauber.runtime.runners import cuda_runner
 
 PRECISIONS = ("fp32", "bf16")
 
@@ -64,7 +65,7 @@ class Sampler:
 
     def run(self, num: int | None = None, **given: Any) -> Tensor:
         """(num, L) tokens. `given` are a generator, a clamp, a start, ... as in `Run`."""
-        return self.draw(num, Run(**given)).tokens
+        return self.draw(num, Run(**given, runner=cuda_runner)).tokens
 
     def draw(self, num: int | None, run: Run) -> Samples:
         """The same, with the mean number of network calls that a row took."""

@@ -15,7 +15,8 @@ from glauber.conditional import Transformer, TransformerConfig
 from glauber.hub import CARD, Download, upload
 from glauber.method import Method, find_method
 from glauber.process import NoiseLaw, Process, Schedule
-from glauber.runtime.fast import is_rounded
+from glauber.runtime.precision import is_rounded
+from glauber.runtime.files import write
 from glauber.runtime.memory import require_memory
 from glauber.storage import (
     codec_part,
@@ -26,7 +27,6 @@ from glauber.storage import (
     require_layout,
     require_names,
     write_model,
-    write_synced,
 )
 
 FORMAT = 2
@@ -141,7 +141,7 @@ class SavedModel(nn.Module):
         """
         folder = self.save(save_directory, overwrite=True)
         if not (folder / CARD).exists():
-            write_synced(folder / CARD, card(self, repo_id or folder.resolve().name).encode())
+            write(folder / CARD, card(self, repo_id or folder.resolve().name).encode())
         return self.push_to_hub(repo_id or folder.resolve().name, **push_to_hub_kwargs) if push_to_hub else None
 
     @classmethod

@@ -13,7 +13,7 @@ from glauber.conditional.layout import Layout, layers_of
 from glauber.foreign import refuse_foreign
 from glauber.hub import Download, fetch
 from glauber.runs import CONFIG, is_run, newest_model
-from glauber.runtime.files import read_json, read_tensors
+from glauber.runtime.files import read_json, read_tensors, write_all
 
 WEIGHTS = "model.safetensors"
 SCALE = ".scale"  # what is added to the name of a compact weight
@@ -38,22 +38,7 @@ def write_model(
         CONFIG: (json.dumps(config, indent=2) + "\n").encode(),
     }
     folder.mkdir(parents=True, exist_ok=True)
-    try:
-        for name, content in contents.items():
-            write_synced(folder / f"{name}.tmp", content)
-        for name in contents:
-            (folder / f"{name}.tmp").replace(folder / name)
-    finally:
-        for name in contents:
-            (folder / f"{name}.tmp").unlink(missing_ok=True)
-
-
-def write_synced(path: Path, content: bytes) -> None:
-    """Write and wait until the disk has it."""
-    with open(path, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    write_all({folder / name: content for name, content in contents.items()})
 
 
 def read_model(name: str | os.PathLike[str], how: Download | None = None) -> tuple[dict[str, Any], dict[str, Tensor]]:

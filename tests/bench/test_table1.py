@@ -23,8 +23,7 @@ from glauber.bench.table1.folder import Folder
 from glauber.bench.table1.plans import Plan, bound, compared_methods, draw
 from glauber.bench.table1.plans import plans as table_plans
 from glauber.bench.table1.run import _training
-from glauber.chain import budget
-from glauber.chain.budget import Choice
+from glauber.chain.budget import Plan as BudgetPlan
 from glauber.codec import PixelCodec
 from glauber.evaluate.text import Texts
 from glauber.method import find_method
@@ -398,18 +397,21 @@ def test_a_sample_gets_its_sites_in_the_order_that_its_bound_is_of(method, plan,
     assert [now.nonzero().flatten().tolist() for now in known] == wanted
 
 
-def test_the_bound_of_a_choice_is_that_of_its_own_kernel(monkeypatch):
-    monkeypatch.setattr(budget, "CHOICES", (Choice(0, sweeps=2), Choice(1, sweeps=2, options=(("kernel", "reversal"),))))
+@pytest.mark.parametrize(
+    ("options", "kernel"), [({}, "heat-bath"), ({"kernel": "reversal"}, "reversal"), ({"mark_noise": True}, None)]
+)
+def test_the_bound_of_a_plan_is_that_of_its_own_kernel(options, kernel, monkeypatch):
     model, x0 = some_model("ggm"), torch.randint(V, (3, L), generator=torch.Generator().manual_seed(1))
-    for calls, kernel in ((8, "heat-bath"), (2 * L, "reversal")):
-        process = Process(model.plan(calls).schedule, model.process.noise)
-        generator = torch.Generator().manual_seed(0)
-        nats = evaluate.bound(model.conditional_for(process), process, x0, kernel, min(64, calls), generator).mean
-        found = bound(model, Plan(calls, "best"), Windows(x0, None, torch.full((3,), 7)))
-        assert found is not None
-        assert found["bits_per_char"] == pytest.approx(nats / math.log(2) / 7)
-    monkeypatch.setattr(budget, "CHOICES", (Choice(0, sweeps=2, options=(("mark_noise", True),)),))
-    assert bound(model, Plan(8, "best"), Windows(x0, None, torch.full((3,), 7))) is None
+    schedule = Schedule.round_robin(L, 2 * L, "linear", "segments", 8)
+    monkeypatch.setattr(model, "plan", lambda calls: BudgetPlan(schedule, options))
+    found = bound(model, Plan(8, "best"), Windows(x0, None, torch.full((3,), 7)))
+    if kernel is None:  # no bound is known
+        assert found is None
+        return
+    process, generator = Process(schedule, model.process.noise), torch.Generator().manual_seed(0)
+    nats = evaluate.bound(model.conditional_for(process), process, x0, kernel, 8, generator).mean
+    assert found is not None
+    assert found["bits_per_char"] == pytest.approx(nats / math.log(2) / 7)
 
 
 @pytest.mark.parametrize(("method", "plan"), CHAINS)

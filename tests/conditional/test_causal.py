@@ -373,7 +373,7 @@ def test_the_bound_of_a_short_row_is_the_likelihood_of_its_beginning():
 
 def test_a_reader_has_no_bound_for_another_schedule():
     other = Process(Schedule.round_robin(L, L, keep=0.0), PROCESS.noise)
-    with pytest.raises(ValueError, match="this model only reads"):
+    with pytest.raises(ValueError, match="bound is that of one sweep, left to right"):
         bound(CausalConditional(network()), other, STATES)
 
 

@@ -21,7 +21,7 @@ from glauber.data import Sources, open_shards, prepare
 from glauber.data import job as job_module
 from glauber.data import plan as plan_module
 from glauber.data import sources as sources_module
-from glauber.data import writing as writing_module
+from glauber.runtime import files as files_module
 
 DOCUMENTS = ["one two three\n", "vier fünf sechs — sieben", "八九十 " * 40, "x" * 300, "the last"]
 
@@ -441,7 +441,7 @@ def test_a_row_longer_than_all_tokens_is_refused_and_leaves_nothing(tmp_path):
 def test_a_full_disk_is_one_sentence_and_the_work_goes_on_when_there_is_space(tmp_path, monkeypatch):
     source = write_txt(tmp_path / "a.txt", [prose(5000)])
     straight = make(source, tmp_path / "straight", shard_tokens=512)
-    synced, fsync = 0, writing_module.os.fsync
+    synced, fsync = 0, files_module.os.fsync
 
     def full(handle):
         nonlocal synced
@@ -451,7 +451,7 @@ def test_a_full_disk_is_one_sentence_and_the_work_goes_on_when_there_is_space(tm
         fsync(handle)
 
     with monkeypatch.context() as patch:
-        patch.setattr(writing_module.os, "fsync", full)
+        patch.setattr(files_module.os, "fsync", full)
         with pytest.raises(OSError, match=r"^the disk of \S+ is full; free some space") as caught:
             make(source, tmp_path / "out", shard_tokens=512)
     assert "\n" not in str(caught.value)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from glauber.data import prepare
-from glauber.data.writing import read_json, write
+from glauber.runtime.files import read_object, write
 from glauber.train import threads
 from glauber.train.parallel import ALONE
 from glauber.train.report import read_log
@@ -55,7 +55,7 @@ def settled(
         chosen = torch.get_num_threads()
     finally:
         torch.set_num_threads(1)
-    assert read_json(tmp_path / "config.json") == {"data": "d", "threads": chosen}
+    assert read_object(tmp_path / "config.json") == {"data": "d", "threads": chosen}
     return chosen, " ".join(said)
 
 
@@ -96,7 +96,7 @@ def test_beside_busy_loops_on_the_other_cores_a_run_takes_one_thread_and_says_so
             loop.kill()
             loop.wait()
     assert ("1 thread: a step takes" if others else "1 thread: torch would take no more here") in said
-    assert read_json(tmp_path / "run" / "config.json")["threads"] == 1
+    assert read_object(tmp_path / "run" / "config.json")["threads"] == 1
     assert "1 thread: so many the run began with" in train(data, tmp_path / "run", "--resume")
 
 

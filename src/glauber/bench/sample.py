@@ -12,18 +12,16 @@ from torch import Tensor
 
 from glauber.bench.timing import clear, device_name, matmul_rate, memory, seconds_per_call, wait
 from glauber.chain import CallCounter, run_chain
-from glauber.chain.engine import WORTH
-from glauber.conditional import CausalConditional, Denoiser, Transformer, TransformerConfig
-from glauber.model import load
+from glauber.conditional import Denoiser, Transformer, TransformerConfig
 from glauber.process import NoiseLaw, Process, Schedule
 from glauber.runtime.cuda_graph import CudaGraph
-from glauber.runtime.fast import bfloat16
+from glauber.runtime.precision import bfloat16
+from glauber.runtime.runners import WORTH, cuda_runner
 
 LARGE = TransformerConfig(vocab=32100, length=1024, width=1024, layers=24, heads=16)
 SMALL = TransformerConfig(vocab=4096, length=256, width=384, layers=8, heads=6, cond_dim=64, causal=True)
-BATCHES = (64, 1, 256, 8)  # what is asked most for comes first
+BATCHES = (64, 1, 256, 8)  # what is used most comes first
 LENGTHS = (256, 1024, 4096, 2048, 512)
-AHEAD = (1, 2, 4, 8)
 ROWS = 16
 """Of the table of lengths, and of the skip."""
 
@@ -32,14 +30,14 @@ Case = Callable[[], Iterator[Row]]
 
 
 def bench_sample(seconds: float = 4.0, quick: bool = False, keep: Callable[[Row], None] = lambda figures: None) -> Row:
-    """Tables: the bare forward and a chain's call by network, length and batch; top-p; the skip; the look-ahead.
+    """Tables: the bare forward and a chain's call by network, length and batch; top-p; the skip.
 
     All figures so far go to `keep` after each row, and a case that fails leaves its error under "failed".
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     rate = matmul_rate(device, 256 if quick else 8192)
     figures: Row = {"device": device_name(device), "torch": torch.__version__, "matmul_flops_per_second": rate}
-    figures |= {"rows": [], "top_p": [], "skip": [], "ahead": [], "failed": []}
+    figures |= {"rows": [], "top_p": [], "skip": [], "failed": []}
     print(f"{figures['device']}: {rate / 1e12:.0f} TFLOP/s in bfloat16 products", flush=True)
 
     def note(row: Row) -> None:
@@ -71,7 +69,6 @@ def _cases(device: torch.device, rate: float, seconds: float, quick: bool) -> It
     batches, lengths = (BATCHES[:1], (8,)) if quick else (BATCHES, LENGTHS)
     yield from (case("large", large, batch, top_p=batch == batches[0]) for batch in batches)
     yield from (case("large", replace(large, length=L), ROWS, skip=lengths[0] == L) for L in lengths[:3])
-    yield "look-ahead", partial(look_ahead, device, small if quick else None)
     yield from (case("small", small, batch) for batch in batches)
     yield from (case("large", replace(large, length=L), ROWS) for L in lengths[3:])
 
@@ -86,7 +83,7 @@ def measure(
     top_p: bool = False,
     skip: bool = False,
 ) -> Iterator[Row]:
-    """In bfloat16: the bare compiled network, asked about one site of each row, and a chain that asks so at each step.
+    """In bfloat16: the bare compiled network, queried at one site of each row, and a chain whose steps query it so.
 
     Tokens per second are those of the paper's setting (four sweeps, keep ½, no truncation), from a call's time and the calls of
     the row that needs most. With `top_p` and `skip` those tables' rows, too, on the same compiled network.
@@ -143,7 +140,7 @@ def _network(config: TransformerConfig, device: torch.device) -> Iterator[Transf
 
 
 def seconds_replayed(work: Callable[[], Tensor], device: torch.device, seconds: float) -> float:
-    """As `seconds_per_call`, without what it takes Python to launch it; that is where a card waits for a batch of 1."""
+    """As `seconds_per_call`, as a CUDA graph; that is where a card waits for a batch of 1."""
     return seconds_per_call(CudaGraph(work, device) if device.type == "cuda" else work, device, seconds)
 
 
@@ -155,8 +152,8 @@ def _watch_memory(device: torch.device) -> None:
 
 
 def seconds_of_call(network: Transformer, noise: NoiseLaw, batch: int, seconds: float, forward: float, **options: Any) -> float:
-    """What each call of a chain adds to its time; what is done once for a chain, such as recording a call, is left out."""
-    device, L, least = noise.probs.device, network.config.length, WORTH + 1  # from which on calls are recorded
+    """What each call of a chain adds to its time; what is done once for a chain, such as its CUDA graph, is left out."""
+    device, L, least = noise.probs.device, network.config.length, WORTH + 1  # from which on there is a CUDA graph
     more = max(16, min(2000, int(seconds / 2 / forward)))
     # Tokens are always kept, so that every step needs the network.
     process = Process(Schedule.round_robin(L, -(-(least + more) // L) * L, 1.0), noise).to(device)
@@ -166,7 +163,8 @@ def seconds_of_call(network: Transformer, noise: NoiseLaw, batch: int, seconds: 
         start = noise.sample((batch, L), generator), process.schedule.steps
         wait(device)
         began = time.perf_counter()
-        run_chain(Denoiser(network), process, start=start, stop=start[1] - number, generator=generator, **options)
+        given = Denoiser(network), process
+        run_chain(*given, start=start, stop=start[1] - number, generator=generator, **options, _runner=cuda_runner)
         wait(device)
         return time.perf_counter() - began
 
@@ -183,7 +181,7 @@ def with_and_without_skip(network: Transformer, noise: NoiseLaw, batch: int, cal
         counted, generator = CallCounter(Denoiser(network)), torch.Generator(device).manual_seed(0)
         wait(device)
         began = time.perf_counter()
-        run_chain(counted, process, batch, skip=skip, generator=generator)
+        run_chain(counted, process, batch, skip=skip, generator=generator, _runner=cuda_runner)
         wait(device)
         seconds[skip], counts[skip] = time.perf_counter() - began, counted
     return {
@@ -197,49 +195,6 @@ def with_and_without_skip(network: Transformer, noise: NoiseLaw, batch: int, cal
         "calls_per_sample_without": counts[False].rows / batch,
         "calls_per_sample_1024": float(Schedule.round_robin(1024, 4096, 0.5).signal.sum()),
     }
-
-
-def look_ahead(device: torch.device, tiny: TransformerConfig | None) -> Iterator[Row]:
-    """Seconds of one sample of the bundled model with calls that answer for several steps, on two schedules.
-
-    On a schedule of reading order it can also read, which needs no calls of the whole network.
-    """
-    clear(device)
-    if tiny is None:
-        model = load("novels", device)
-        network, noise = model.network, model.process.noise
-    else:
-        network, noise = Transformer(tiny).to(device).eval(), NoiseLaw.uniform(tiny.vocab).to(device)
-    L = network.config.length
-    schedules = {
-        "reading": Schedule.round_robin(L, L, 0.0, "left-to-right"),
-        "one random sweep": Schedule.round_robin(L, L, 0.0, "random", generator=torch.Generator().manual_seed(0)),
-        "four sweeps": Schedule.round_robin(L, 4 * L, "linear", "left-to-right"),
-    }
-
-    def drawn(conditional: Denoiser | CausalConditional, process: Process, ahead: int) -> tuple[Tensor, float, int]:
-        counted, generator = CallCounter(conditional), torch.Generator(device).manual_seed(0)
-        wait(device)
-        began = time.perf_counter()
-        x = run_chain(counted, process, 1, ahead=ahead, generator=generator)
-        wait(device)
-        return x, time.perf_counter() - began, counted.calls
-
-    with torch.no_grad(), bfloat16(network) if device.type == "cuda" else nullcontext():
-        for name, schedule in schedules.items():
-            process, first = Process(schedule, noise).to(device), None
-            for ahead in AHEAD + ((0,) if name == "reading" else ()):
-                conditional = Denoiser(network) if ahead else CausalConditional(network)
-                results = [drawn(conditional, process, max(1, ahead)) for _ in range(3)]
-                x, _, calls = results[0]
-                first = x if first is None else first
-                row = {
-                    "table": "ahead",
-                    "schedule": name,
-                    "ahead": ahead or "causal",
-                    "seconds": min(took for _, took, _ in results[1:]),
-                }
-                yield {**row, "calls": calls, "same_tokens": (x == first).double().mean().item()}
 
 
 def _short(value: Any) -> str:

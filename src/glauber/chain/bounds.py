@@ -42,8 +42,8 @@ def bound(
 ) -> Bound:
     """Estimate the bound for the law of `kernel`'s chain, mean over the rows of x0 (B, L).
 
-    Each row spends `draws` network calls, at times that are drawn low-discrepancy over the schedule. Unbiased. A `Reader` needs
-    one call a row, and its bound is exact.
+    Each row spends `draws` network calls, at times that are drawn low-discrepancy over the schedule. Unbiased. A
+    `CausalConditional` needs one call a row, and its bound is exact.
     """
     total = row_bounds(conditional, process, x0, (kernel,), draws, generator)[0]
     error = (total.std() / len(x0) ** 0.5).item() if len(x0) > 1 else float("nan")
@@ -95,14 +95,14 @@ def row_bounds(
     return total
 
 
-def _causal_bound(reader: CausalConditional, process: Process, x0: Tensor, known: Tensor, progress: bool) -> Tensor:
-    """-log p of each row whose first sites are known, by a chain in reading order: exact, and all steps in one call."""
+def _causal_bound(conditional: CausalConditional, process: Process, x0: Tensor, known: Tensor, progress: bool) -> Tensor:
+    """-log p of each row whose first sites are known, by a causal chain: exact, and all steps in one call."""
     if not process.schedule.causal:
-        raise ValueError("this model only reads: its bound is that of one sweep with keep 0 and order 'right'")
+        raise ValueError("an autoregressive model's bound is that of one sweep, left to right, with keep 0; take that schedule")
     size = max(1, min(ROWS, NUMBERS // (process.length * process.vocab)))
     parts = zip(x0.split(size), known.split(size), strict=True)  # type: ignore[no-untyped-call]
     shown = watched(parts, progress, -(-len(x0) // size), "score", "batch", leave=False)
-    return torch.cat([-torch.where(here, reader.rows(rows), 0.0).sum(1) for rows, here in shown])
+    return torch.cat([-torch.where(here, conditional.rows(rows), 0.0).sum(1) for rows, here in shown])
 
 
 def _times(process: Process, known: Tensor, k: int, draws: int, generator: Generator | None) -> tuple[Tensor, Tensor]:
@@ -132,7 +132,7 @@ def prior_divergence(process: Process, x0: Tensor, known: Tensor | None = None) 
 def step_divergence(
     conditional: Conditional | StepLaw, process: Process, x0: Tensor, x_next: Tensor, t: Tensor, kernel: str
 ) -> Tensor:
-    """KL(q ‖ p_θ) of the step that undoes t at the given states X_{t+1} = x_next: (B, L), (B,) → (B,)."""
+    """KL(q ‖ p_θ) of the reverse step at t, given the states X_{t+1} = x_next: (B, L), (B,) → (B,)."""
     return step_divergences(conditional, process, x0, x_next, t, (kernel,), torch.ones_like(x0, dtype=torch.bool))[0]
 
 

@@ -15,7 +15,7 @@ Clamp = Mapping[int, int] | tuple[Mask, Tokens]
 
 
 def is_beginning(clamp: Clamp) -> bool:
-    """Whether what is given stands before all that is not, so that reading on is enough."""
+    """Whether what is given stands before all that is not, so that a causal conditional is enough."""
     if isinstance(clamp, Mapping):
         return set(clamp) == set(range(len(clamp)))
     given = as_mask(clamp[0], "clamp").long()

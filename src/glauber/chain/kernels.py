@@ -77,9 +77,9 @@ def residual(clean: Tensor, survival: Tensor, x: Tensor, odds: Tensor, pi: Tenso
 
 
 def marked(kernel: str, survival: Tensor, keep: Tensor, signal: Tensor) -> tuple[Tensor, Tensor]:
-    """With labelled noise (identity 9): the probabilities that the site stays as it is, and that it is drawn from c.
+    """With marked noise (identity 9): the probabilities that the site stays as it is, and that it is drawn from c.
 
-    Otherwise it is marked as noise. The heat bath forgets the label; the reversal keeps a signal, since noise cannot turn
+    Otherwise it is marked as noise. The heat bath forgets the mark; the reversal keeps a signal, since noise cannot turn
     into signal forward, and turns noise into signal with probability P(signal at t | noise at t+1) = S (1-κ) / (1-κS).
     """
     if kernel == "heat-bath":

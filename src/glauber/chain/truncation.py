@@ -90,7 +90,7 @@ def _part(parts: Sequence[float], done: int | Tensor, steps: int, like: Tensor) 
 def keep_top_p(law: Tensor, top_p: float) -> Tensor:
     """The fewest most likely tokens whose probabilities reach top_p, renormalised."""
     rows = law.reshape(-1, law.shape[-1])
-    if rows.is_cuda or rows.shape[-1] <= FEW:  # a GPU would have to wait to be told whether a few tokens suffice
+    if rows.is_cuda or rows.shape[-1] <= FEW:  # a GPU would have to wait to know whether a few tokens suffice
         kept, _ = _kept(rows, rows.sort(-1, descending=True), top_p)
     else:
         kept, mass = _kept(rows, rows.topk(FEW), top_p)

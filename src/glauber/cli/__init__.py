@@ -1,26 +1,16 @@
 """The command line. Thin: it reads arguments, calls the library, prints."""
 
 import os
-import signal
-from types import FrameType
+
+from glauber.runtime.signals import catch_interrupts
 
 
 def main() -> None:
     """Run a command. The commands themselves are read here, so that Ctrl-C ends also the first moments without a word."""
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as it is for what a shell's script sends to the background
-        signal.signal(signal.SIGINT, interrupt)
+    catch_interrupts()
     try:
         from glauber.cli.running import run
 
         run()
     except KeyboardInterrupt:
         os._exit(130)
-
-
-def interrupt(number: int, frame: FrameType | None) -> None:
-    """Ctrl-C: in the midst of an import leave at once, since what is half there can be neither used nor undone."""
-    while frame is not None:
-        if frame.f_code.co_filename.startswith("<frozen importlib"):
-            os._exit(130)
-        frame = frame.f_back
-    raise KeyboardInterrupt

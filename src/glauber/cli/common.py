@@ -79,7 +79,7 @@ def is_full(error: BaseException) -> bool:
     """Whether it is the disk that has no room."""
     if not isinstance(error, OSError):
         return False
-    from glauber.data.writing import FULL
+    from glauber.runtime.files import FULL
 
     return error.errno in FULL
 
@@ -190,7 +190,7 @@ def save_images(images: list[Any], out: Path) -> list[str]:
 
 def save_image(image: Any, file: Path) -> None:
     """As PNG, all or nothing."""
-    from glauber.data.writing import write
+    from glauber.runtime.files import write
 
     content = io.BytesIO()
     image.save(content, "png")

@@ -14,7 +14,7 @@ import numpy as np
 from glauber.cli.watching import view
 from glauber.codec import is_image_codec
 from glauber.data.images import open_image
-from glauber.data.writing import whole_lines, write
+from glauber.runtime.files import whole_lines, write
 from glauber.model import Model
 from glauber.process.draws import new_generator
 from glauber.runtime.files import json_lines, read_array

@@ -42,9 +42,9 @@ def judge_images(
     as_json: bool,
 ) -> None:
     """Print the figures and write them; or keep the statistics of the samples, if `out` is a file for tensors."""
-    from glauber.data.writing import write
     from glauber.evaluate.images import evaluate_images
     from glauber.provenance import write_figures
+    from glauber.runtime.files import write
 
     partial = None if out is None else out.with_name(f"{out.name}.partial")
     if out is not None and out.suffix == STATISTICS:
@@ -83,9 +83,9 @@ def _network(features: str | None) -> FeatureNetwork:
 
 
 def _keep_statistics(images: Images, network: FeatureNetwork, out: Path, as_json: bool) -> None:
-    from glauber.data.writing import write
     from glauber.evaluate.fid import packed
     from glauber.evaluate.images import statistics
+    from glauber.runtime.files import write
 
     partial = out.with_name(f"{out.name}.partial")
     made = statistics(images, network, partial, progress=not as_json)

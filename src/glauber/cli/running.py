@@ -1,7 +1,6 @@
 """Runs a command, and turns what goes wrong into one sentence."""
 
 import os
-import signal
 import sys
 from contextlib import suppress
 from typing import Any, get_args, get_type_hints
@@ -11,6 +10,7 @@ import typer
 from glauber.cli import codecs, making, using, verdicts, weighing  # noqa: F401  (each adds its commands)
 from glauber.cli.common import app, is_full
 from glauber.runtime import progress
+from glauber.runtime.signals import leave_on_interrupt
 
 UsageError: Any = typer.BadParameter.__mro__[1]  # click's, or that of typer's own copy of click
 MOST = 2**31 - 1
@@ -48,7 +48,7 @@ def run() -> None:
 
 def _exit(code: int) -> None:
     """Leave. One of several processes leaves at once: gloo's threads may hold tensors as Python ends, which would abort it."""
-    signal.signal(signal.SIGINT, lambda *_: os._exit(code or 130))
+    leave_on_interrupt(code or 130)
     try:
         print(end="", flush=True)
     except OSError:  # it was said already that nothing can be written

@@ -85,7 +85,7 @@ def sample(
     _require_pictures(strip, gif, force)
     from glauber.cli.watching import camera_of, view
     from glauber.codec import is_image_codec
-    from glauber.data.writing import write
+    from glauber.runtime.files import write
     from glauber.process.draws import new_generator
     from glauber.tasks.infill import continue_text
 

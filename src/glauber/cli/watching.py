@@ -15,7 +15,7 @@ from torch import Tensor
 from glauber.chain.driver import OnStep
 from glauber.cli.common import save_image
 from glauber.codec import ImageCodec, TextCodec, is_image_codec
-from glauber.data.writing import write
+from glauber.runtime.files import write
 from glauber.model import Model
 from glauber.process import Process, Schedule
 from glauber.process.draws import new_generator

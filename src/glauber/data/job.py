@@ -20,8 +20,7 @@ from glauber.data.read_ahead import ahead
 from glauber.data.shards import COUNTS, FORMAT, HEADER, SPLITS, content_hash, read_codec, row_dtype, sha256, write_codec
 from glauber.data.sources import Piece, Position
 from glauber.data.watching import watched
-from glauber.data.writing import replacing, write
-from glauber.runtime.files import parse_json, unpacked_size
+from glauber.runtime.files import parse_json, replacing, unpacked_size, write
 from glauber.runtime.memory import require_memory
 
 BATCH = 2**21

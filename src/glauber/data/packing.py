@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from glauber.data.shards import row_dtype
-from glauber.data.writing import write
+from glauber.runtime.files import write
 
 
 class Packer:

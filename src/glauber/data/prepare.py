@@ -7,7 +7,7 @@ from pathlib import Path
 from glauber.data.job import JOURNAL, Job, read_journal
 from glauber.data.plan import Plan
 from glauber.data.shards import HEADER, Shards, open_shards
-from glauber.data.writing import disk_full_said
+from glauber.runtime.files import disk_full_said
 
 UNFINISHED, REPLACED = ".unfinished", ".replaced"
 

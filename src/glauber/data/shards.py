@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from glauber.codec import ImageCodec, TextCodec, codec_from_dict
-from glauber.data.writing import write
-from glauber.runtime.files import read_array, read_json, read_tensors, require_file
+from glauber.runtime.files import read_array, read_json, read_tensors, require_file, write
 
 FORMAT = "glauber-shards-1"
 HEADER, COUNTS, CODEC = "header.json", "counts.npy", "codec.safetensors"

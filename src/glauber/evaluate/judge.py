@@ -14,7 +14,7 @@ import math
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, redirect_stderr
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,8 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from glauber.data.writing import whole_lines
-from glauber.runtime.files import parse_json
+from glauber.runtime.files import parse_json, whole_lines
 from glauber.runtime.hub import hub_answers
 from glauber.runtime.progress import progress_bar
 
@@ -80,7 +79,8 @@ class Judge:
         # longest first: a lack of memory shows at once. The batches are the same whatever is known, and so are the figures
         order = sorted(range(len(texts)), key=lambda k: (-len(encoded[k][0]), keys[k]))
         done: list[TextScore] = []
-        with _bar(sum(len(ids) for ids, _ in encoded), f"judge {self.name}", progress) as bar:
+        total, style = sum(len(ids) for ids, _ in encoded), {"unit_scale": True, "leave": False}
+        with progress_bar(progress, total, f"judge {self.name}", " tokens", **style) as bar:
             for batch in _batches([(k, min(len(encoded[k][0]), self.context)) for k in order], self.batch):
                 if not all(cache.has(keys[k], features) for k in batch):
                     found = self._judge([encoded[k] for k in batch], features)
@@ -159,7 +159,7 @@ class Encoder:
         """(N, D), one text at a time."""
         most = min(self.tokenizer.model_max_length, getattr(self.model.config, "max_position_embeddings", 2**62))
         rows = []
-        with _bar(len(texts), f"features {self.name}", progress) as bar:
+        with progress_bar(progress, len(texts), f"features {self.name}", "text", leave=False) as bar:
             for text in texts:
                 ids = self.tokenizer(text, truncation=True, max_length=most, return_tensors="pt").to(self.model.device)
                 rows.append(self.model(**ids).last_hidden_state[0].double().mean(0).cpu().numpy())
@@ -293,7 +293,3 @@ def _quiet(transformers: Any) -> Iterator[None]:
         log.set_verbosity(level)
         if bars:
             log.enable_progress_bar()
-
-
-def _bar(total: int, label: str, progress: bool) -> AbstractContextManager[Any]:
-    return progress_bar(progress, total, label, " tokens", unit_scale=True, leave=False)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from glauber.chain.banned import Rule
 from glauber.chain.clamp import Clamp
+from glauber.chain.runner import Runner, eager
 from glauber.conditional import Conditional, Layout, StepLaw, Transformer, TransformerConfig
 from glauber.process import Mask, Process, Schedule, Tokens
 from glauber.process.draws import Generator
@@ -124,6 +125,8 @@ class Run:
     """Tokens that some sites must not hold."""
     on_step: Callable[[int, Tensor], None] | None = None
     progress: bool = False
+    runner: Runner = eager
+    """Of the chain's steps: see `chain.runner`."""
 
 
 class Samples(NamedTuple):

@@ -114,6 +114,7 @@ def sample_chain(method: Method, network: Any, process: Process, plan: SamplingP
         generator=run.generator,
         on_step=run.on_step,
         progress=run.progress,
+        _runner=run.runner,
         **plan.options,
     )
     return Samples(tokens, plan.calls if counted is None else counted.rows / max(1, len(tokens)))

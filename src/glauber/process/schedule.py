@@ -173,9 +173,12 @@ class Schedule:
 
 
 def smallest_block(length: int, steps: int, calls: int) -> int:
-    """The fewest sites at once with which so many steps take at most so many network calls; it divides both."""
-    fitting = (block for block in range(1, length) if length % block == 0 == steps % block and steps <= block * calls)
-    return next(fitting, length)
+    """The fewest sites at once with which so many visits take at most so many network calls."""
+    blocks = (block for block in range(1, length + 1) if length % block == 0 and steps % block == 0)
+    found = next((block for block in blocks if steps <= block * calls), None)
+    if found is None:
+        raise ValueError(f"no block of {length} sites makes {steps} visits in {calls} calls; give more calls, or fewer visits")
+    return found
 
 
 def _keep_per_step(keep: float | Sequence[float] | Tensor | str, length: int, steps: int) -> Tensor:

@@ -1,1 +1,1 @@
-"""What the machine gives: files, memory, signals, progress. Imports nothing of ours."""
+"""What the machine gives: precision, compiled code, CUDA graphs, files, memory, signals, progress."""

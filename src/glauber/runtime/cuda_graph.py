@@ -1,6 +1,6 @@
-"""Work recorded once on the GPU and then replayed: the host launches one thing instead of thousands.
+"""CUDA graphs: work that is captured once and then replayed, so that the host starts one thing instead of thousands.
 
-A small network's kernels are shorter than the time that Python takes to launch them; replaying takes the host out of it.
+A small network's kernels are shorter than the time that Python takes to start them; replaying takes the host out of it.
 """
 
 from collections.abc import Callable
@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 EAGER = 3
-"""Steps before recording, in which all that is made once (compiled blocks, tables, the optimiser's moments) is made."""
+"""Eager calls before the capture, in which all that is made once (compiled blocks, tables, the optimiser's moments) is made."""
 
 
 class CudaGraph:
-    """A function without arguments whose work is the same on each call: what differs it reads from tensors that stay in place.
+    """A function without arguments whose work is the same on each call: what differs lies in tensors that stay in place.
 
-    The first calls run as they are, on a stream of their own, as recording asks for. The result is a tensor that the next call
+    The first calls are eager, on a stream of their own, as the capture needs it. The result is a tensor that the next call
     overwrites.
     """
 
@@ -27,7 +27,7 @@ class CudaGraph:
 
     @property
     def ready(self) -> bool:
-        """Whether it has been recorded."""
+        """Whether it has been captured."""
         return self.result is not None
 
     def __call__(self) -> Tensor:
@@ -44,8 +44,8 @@ class CudaGraph:
             return result
         if self.result is None:
             torch.cuda.synchronize()
-            torch.cuda.empty_cache()  # the recording has memory of its own: give back what the first calls held
-            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):  # another thread reads data meanwhile
+            torch.cuda.empty_cache()  # the graph has memory of its own: give back what the first calls held
+            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):  # another thread loads data meanwhile
                 self.result = self.work()
         self.graph.replay()
         return self.result

@@ -1,12 +1,17 @@
-"""Reading files that may hold anything: in bounded memory, and what is wrong with them is a ValueError."""
+"""Files: what is read may be anything, what is written is there whole or not at all.
 
+Reading takes bounded memory, and what is wrong with a file is a ValueError.
+"""
+
+import errno
 import json
 import os
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,6 +28,8 @@ LINE = 2**26
 NPY_HEADER = 2**10
 """Bytes of an .npy's header: that of an array of numbers is shorter, and numpy may take minutes to refuse a long one."""
 BOM = b"\xef\xbb\xbf"
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""The disk, the user's share of it, or the largest file allowed."""
 DEEP = f"this JSON is nested more than {JSON_DEPTH} deep"
 
 
@@ -77,6 +84,15 @@ def read_json(path: str | os.PathLike[str], times: int = 1) -> Any:
     return parse_json(read_bytes(path, times * JSON_BYTES), times)
 
 
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object that `write` left in a file."""
+    try:
+        found = read_json(path)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read as JSON; it is damaged ({error})") from error
+    return found if isinstance(found, dict) else {}
+
+
 def parse_json(text: bytes | str, times: int = 1) -> Any:
     """The value of a JSON text of a sane size: a hostile one takes twenty times its own length, or nests without end.
 
@@ -108,6 +124,12 @@ def json_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, Any]]:
                     yield number, parse_json(line.removeprefix(BOM) if number == 1 else line)
                 except ValueError as error:
                     raise ValueError(f"line {number} of {path} is not JSON; each line must be one object") from error
+
+
+def whole_lines(path: Path) -> bytes:
+    """What a file that grows line by line holds, without a last line that a kill cut off; nothing if there is no file."""
+    content = path.read_bytes() if path.exists() else b""
+    return content[: content.rfind(b"\n") + 1]
 
 
 def _is_deep(value: Any) -> bool:
@@ -166,3 +188,77 @@ def unpacked_size(path: str | os.PathLike[str]) -> int:
             return sum(member.file_size for member in archive.infolist())
     except (OSError, zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is damaged or cut short; get it again") from error
+
+
+def write(path: Path, content: bytes | memoryview) -> None:
+    """A file of this content, whole or not at all."""
+    write_all({path: content})
+
+
+def write_all(contents: Mapping[Path, bytes | memoryview]) -> None:
+    """Several files: all lie on the disk under temporary names before the first gets its own."""
+    temporary = {path: _temporary(path) for path in contents}
+    try:
+        for path, content in contents.items():
+            with _synced(temporary[path]) as file:
+                file.write(content)
+        for path, unnamed in temporary.items():
+            unnamed.replace(path)
+    except BaseException:
+        for unnamed in temporary.values():
+            unnamed.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to be written piece by piece, whole or not at all."""
+    try:
+        with _synced(_temporary(path)) as file:
+            yield file
+        _temporary(path).replace(path)
+    except BaseException:
+        _temporary(path).unlink(missing_ok=True)
+        raise
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(path.name + ".tmp")
+
+
+@contextmanager
+def _synced(path: Path) -> Iterator[BinaryIO]:
+    """A file that is on the disk at the end."""
+    with path.open("wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """So that the names in it, too, survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class DiskFullError(OSError):
+    """Said in a sentence already."""
+
+
+@contextmanager
+def disk_full_said(folder: Path, then: str) -> Iterator[None]:
+    """A full disk, behind whatever error, is one sentence that ends in what to do when there is space."""
+    try:
+        yield
+    except DiskFullError:
+        raise
+    except OSError as error:
+        cause: BaseException | None = error
+        while cause is not None and getattr(cause, "errno", None) not in FULL:
+            cause = cause.__cause__
+        if cause is None:
+            raise
+        raise DiskFullError(f"the disk of {folder} is full; free some space and {then}") from error

@@ -1,4 +1,4 @@
-"""The Hugging Face hub, asked once before its client is: that one tries for half a minute to reach what is not there."""
+"""The Hugging Face hub. It is tried once before its client is, which tries for half a minute to reach what is not there."""
 
 from functools import cache
 from pathlib import Path

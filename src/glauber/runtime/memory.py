@@ -1,4 +1,4 @@
-"""How much memory there is, asked before it is taken: a machine that has none left kills whatever it likes."""
+"""How much memory there is, looked up before it is taken: a machine that has none left kills whatever it likes."""
 
 import os
 import re

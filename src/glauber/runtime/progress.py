@@ -1,4 +1,4 @@
-"""Progress bars: from the third second on, and gone from the screen before an error is told."""
+"""Progress bars: from the third second on, and gone from the screen before an error is shown."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

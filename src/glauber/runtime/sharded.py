@@ -37,7 +37,7 @@ def read_part(folder: Path, empty: Empty) -> dict[str, Tensor]:
     named = {name: empty(name, about.size) for name, about in reader.read_metadata().state_dict_metadata.items()}
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "torch.distributed is disabled")  # as we ask: each reads for itself
+            warnings.filterwarnings("ignore", "torch.distributed is disabled")  # on purpose: each process loads for itself
             load(named, storage_reader=reader, no_dist=True)
     except CheckpointException as error:
         raise ValueError(_first(error.failures.values())) from error

@@ -6,15 +6,13 @@ pieces (`sharded`); the tensors are the same.
 
 import hashlib
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 from glauber.runs import STATE, Tensors, checkpoints, digest, read_checkpoint, whole_tensor
-from glauber.runtime.files import read_json
+from glauber.runtime.files import read_json, sync_folder, write
 from glauber.runtime.sharded import Empty, write_part
-from glauber.storage import write_synced
 from glauber.train.parallel import ALONE, World
 
 
@@ -59,7 +57,7 @@ def _write_whole(unfinished: Path, tensors: Tensors) -> dict[str, str]:
     for part, named in tensors.items():
         content = save({name: tensor.detach().contiguous().cpu() for name, tensor in named.items()})
         hashes[part] = hashlib.sha256(content).hexdigest()
-        write_synced(unfinished / f"{part}.safetensors", content)
+        write(unfinished / f"{part}.safetensors", content)
     return hashes
 
 
@@ -71,12 +69,12 @@ def _write_pieces(unfinished: Path, tensors: Tensors, world: World) -> dict[str,
 
 def _finish(unfinished: Path, final: Path, state: dict[str, Any], keep: int) -> None:
     """All is written: note the hashes, sync, rename, and remove what is too old."""
-    write_synced(unfinished / STATE, json.dumps(state, indent=2).encode())
+    write(unfinished / STATE, json.dumps(state, indent=2).encode())
     for folder in (*filter(Path.is_dir, unfinished.iterdir()), unfinished):
-        _sync(folder)
+        sync_folder(folder)
     shutil.rmtree(final, ignore_errors=True)
     unfinished.replace(final)
-    _sync(final.parent)
+    sync_folder(final.parent)
     found = checkpoints(final.parent)
     until = found.index(final) + 1
     for other in (*found[: max(0, until - keep)], *found[until:]):
@@ -113,12 +111,3 @@ def read_newest(
     if found:
         raise ValueError(f"no checkpoint in {folder} is whole: {complaints[0]}")
     return None
-
-
-def _sync(folder: Path) -> None:
-    """So that names, too, survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

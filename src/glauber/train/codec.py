@@ -2,13 +2,11 @@
 
 import io
 import json
-import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from math import isqrt
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,9 +15,9 @@ from torch import Tensor
 from glauber.codec.vq import CONFIG, WEIGHTS, VQCodec
 from glauber.data.images import LARGEST, Frame, find_images
 from glauber.data.sources import Sources
-from glauber.data.writing import disk_full_said, write
-from glauber.runtime.files import parse_json
+from glauber.runtime.files import disk_full_said, parse_json, write
 from glauber.runtime.progress import progress_bar, watched
+from glauber.runtime.signals import stop_requests
 from glauber.train.vq import VQSettings, VQTrainer
 
 STATE, LOG, SHEET, PIXELS = "training.safetensors", "log.jsonl", "reconstructions-{:06d}.png", "images.tmp"
@@ -63,7 +61,7 @@ def train_codec(
     out.mkdir(parents=True, exist_ok=True)
     if not resume:
         (out / LOG).unlink(missing_ok=True)
-    with disk_full_said(out, "go on with --resume"), _pixels(found, out, progress) as images, _stopped() as stopped:
+    with disk_full_said(out, "go on with --resume"), _pixels(found, out, progress) as images, stop_requests() as stopped:
         train, held = images
         shown, saved = held if len(held) else np.array(train[:HELD_OUT]), trainer.step
         with progress_bar(progress, settings.steps, "codec", "step", initial=trainer.step) as bar:
@@ -158,19 +156,3 @@ def _pixels(sources: Sources, out: Path, progress: bool) -> Iterator[tuple[np.nd
         path.unlink(missing_ok=True)
         with suppress(OSError):
             out.rmdir()  # if it holds nothing
-
-
-@contextmanager
-def _stopped() -> Iterator[list[int]]:
-    """SIGINT and SIGTERM put their number into the list, and the step under way is finished."""
-    caught: list[int] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        caught.append(number)
-
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield caught
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

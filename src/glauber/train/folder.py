@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from glauber.data.writing import disk_full_said, read_json, write
 from glauber.recipe import Recipe
 from glauber.runs import CONFIG, is_run
+from glauber.runtime.files import disk_full_said, read_object, write
 from glauber.storage import is_bundled
 from glauber.train.overrides import flat, recipe_of
 from glauber.train.parallel import World
@@ -44,7 +44,7 @@ class RunConfig(NamedTuple):
 
 def read_config(out: Path) -> RunConfig:
     """What the run in a folder is."""
-    said = read_json(out / CONFIG) if (out / CONFIG).is_file() else {}
+    said = read_object(out / CONFIG) if (out / CONFIG).is_file() else {}
     if "recipe" not in said:
         raise ValueError(f"{out} holds no run to go on with; leave --resume out to start one there")
     try:
@@ -95,7 +95,7 @@ def _claim(out: Path, run: RunConfig, resume: bool) -> int:
             said = run.to_dict()
             if resume:
                 _require_same_run(out, run)
-                said = read_json(out / CONFIG) | said
+                said = read_object(out / CONFIG) | said
             write(out / CONFIG, (json.dumps(said, indent=2) + "\n").encode())
         except BaseException:
             os.close(lock)

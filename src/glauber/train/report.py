@@ -9,9 +9,8 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from glauber.data.writing import write
 from glauber.runtime import progress
-from glauber.runtime.files import parse_json, read_bytes
+from glauber.runtime.files import parse_json, read_bytes, write
 from glauber.train.trainer import Trainer
 
 LARGEST = 2**30

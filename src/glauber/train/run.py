@@ -9,15 +9,12 @@ RUN/checkpoints/    the newest few
 RUN/model/          the averaged weights, as `glauber.load` takes them, once the run is done; till then those of a checkpoint
 """
 
-import os
-import signal
+import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,13 +22,14 @@ import torch
 
 from glauber.conditional import Transformer
 from glauber.data import load_digits
-from glauber.data.writing import disk_full_said
 from glauber.method import find_method
 from glauber.model import Model, load
 from glauber.process import Process
 from glauber.recipe import Recipe
 from glauber.runs import CONFIG, checkpoints, going_on, step_of, write_frame
+from glauber.runtime.files import disk_full_said
 from glauber.runtime.memory import require_memory
+from glauber.runtime.signals import PATIENCE, stop_requests
 from glauber.train.checkpoint import read_newest, write_checkpoint
 from glauber.train.folder import RunConfig, claimed, name_of, read_config, require_same
 from glauber.train.in_memory import InMemory
@@ -48,7 +46,6 @@ FLOAT = 4  # bytes
 STATES, KEPT = 4, 4
 """Numbers for each parameter while it is trained, and for each channel of each token and layer, at least: the weight, its
 gradient, its average and a moment; what the backward pass needs of attention and perceptron, in half precision if so be."""
-PATIENCE = 3.0  # seconds
 Say = Callable[[str], None]
 
 
@@ -126,7 +123,8 @@ def _run(plan: Recipe, data: Data, out: Path, init: str | None, say: Say, world:
     if plan.train.samples and quick_sampler(shown) is None:
         say(f"no samples while it trains: this model must go all {process.schedule.steps:,} steps of its own chain for each")
     look = partial(validate, trainer, model, shown, data.valid, data.counts, out, partial(beside_the_bar, say))
-    with _stop_signals(world) as stopped:
+    # One of several processes waits for the others; torchrun, which passes signals on, ends it if that takes too long.
+    with stop_requests(PATIENCE if world.size == 1 else math.inf) as stopped:
         _loop(trainer, look, out, stopped)
         _save(trainer, out)
     if not trainer.done:
@@ -315,31 +313,3 @@ def _save(trainer: Trainer, out: Path) -> None:
     """A checkpoint, unless what it would hold is worth nothing."""
     _require_finite(trainer, out, state=True)
     write_checkpoint(out / "checkpoints", *trainer.state(), trainer.spec.keep_checkpoints, trainer.world, trainer.sharded)
-
-
-@contextmanager
-def _stop_signals(world: World) -> Iterator[list[int]]:
-    """SIGTERM and SIGINT put their number into the list instead of ending the program; one that comes PATIENCE later ends it.
-
-    Not the second one: `timeout`, a terminal and a cluster's scheduler may send the same signal twice at once. One of several
-    processes waits for the others; torchrun, which passes signals on, ends it if that takes too long.
-    """
-    caught: list[int] = []
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    first = [0.0]
-
-    def note(number: int, frame: FrameType | None) -> None:
-        if not caught:
-            first[0] = time.monotonic()
-        elif world.size == 1 and time.monotonic() - first[0] > PATIENCE:
-            signal.signal(number, before[signal.Signals(number)])
-            os.kill(os.getpid(), number)
-        caught.append(number)
-
-    for number in before:
-        signal.signal(number, note)
-    try:
-        yield caught
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

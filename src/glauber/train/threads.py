@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from glauber.data.writing import read_json, write
+from glauber.runtime.files import read_object, write
 from glauber.train.parallel import World
 from glauber.train.trainer import Trainer
 
@@ -29,7 +29,7 @@ def settle_threads(trainer: Trainer, config: Path, say: Callable[[str], None]) -
     if trainer.device.type != "cpu":
         return
     world, cores = trainer.world, _cores()
-    known = world.gather(read_json(config).get("threads") if world.first else None)[0]
+    known = world.gather(read_object(config).get("threads") if world.first else None)[0]
     if "OMP_NUM_THREADS" in os.environ:
         number, why = torch.get_num_threads(), "OMP_NUM_THREADS says so"
     elif type(known) is int and 0 < known <= cores:
@@ -47,7 +47,7 @@ def settle_threads(trainer: Trainer, config: Path, say: Callable[[str], None]) -
 
 
 def _record(config: Path, number: int) -> None:
-    write(config, (json.dumps(read_json(config) | {"threads": number}, indent=2) + "\n").encode())
+    write(config, (json.dumps(read_object(config) | {"threads": number}, indent=2) + "\n").encode())
 
 
 def fewest(times: dict[int, float]) -> int:

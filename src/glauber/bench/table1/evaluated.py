@@ -12,10 +12,10 @@ import torch
 from glauber.bench.table1 import pictures
 from glauber.bench.table1.folder import Folder, seconds_per_sample
 from glauber.bench.table1.plans import compared_methods
-from glauber.data.writing import read_json, write
 from glauber.evaluate.judge import Judge
 from glauber.evaluate.text import Texts, evaluate_texts
 from glauber.provenance import write_figures
+from glauber.runtime.files import read_object, write
 from glauber.tasks.score import ratio
 
 KEYS = (
@@ -55,7 +55,7 @@ def evaluate_samples(table: Folder, name: str) -> None:
 def _evaluated(table: Folder) -> dict[str, Any]:
     """What the judge has said so far."""
     path = table.out / JUDGED
-    return read_json(path) if path.is_file() else {"judge": None, "sets": {}, "real": None}
+    return read_object(path) if path.is_file() else {"judge": None, "sets": {}, "real": None}
 
 
 def _said(evaluated: dict[str, Any], label: str, made: dict[str, Any]) -> dict[str, Any] | None:

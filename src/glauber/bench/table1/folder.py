@@ -12,9 +12,9 @@ import torch
 
 from glauber.bench.table1.plans import compared_methods, plans
 from glauber.codec import is_image_codec
-from glauber.data.writing import read_json, write
 from glauber.evaluate.text import Texts, passages, read_texts
 from glauber.recipe import Recipe
+from glauber.runtime.files import read_object, write
 from glauber.tasks.score import Windows, characters
 from glauber.train.overrides import apply_settings
 from glauber.train.recipes import recipe
@@ -66,7 +66,7 @@ class Folder:
     def record(self, method: str) -> dict[str, Any]:
         """What is known of a method so far."""
         path = self.out / f"{method}.json"
-        return read_json(path) if path.is_file() else {"train": None, "sets": {}}
+        return read_object(path) if path.is_file() else {"train": None, "sets": {}}
 
     def keep(self, method: str, record: dict[str, Any]) -> None:
         write(self.out / f"{method}.json", json.dumps(record).encode())
@@ -132,7 +132,7 @@ def _agreed(out: Path, asked: dict[str, Any]) -> dict[str, Any]:
     if not path.is_file():
         defaults: dict[str, Any] = {**(TINY_DEFAULTS if asked["tiny"] else DEFAULTS), "set": {}}
         return {name: defaults[name] if value is None else value for name, value in asked.items()}
-    theirs = read_json(path)
+    theirs = read_object(path)
     ours = {name: theirs[name] if value is None else value for name, value in asked.items()}
     old, new = (settings | settings["set"] for settings in (theirs, ours))
     for name in {"tiny": None} | old | new:

@@ -10,7 +10,7 @@ import torch
 
 import glauber
 from glauber.data import prepare
-from glauber.data.writing import write
+from glauber.runtime.files import write
 
 LENGTH, HELD_OUT = 32, 4  # tokens of a row; every so-many-th part of the text is held out
 STEPS, BATCH, CONTEXT = 150, 16, 64  # of the judge's training

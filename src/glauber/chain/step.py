@@ -1,0 +1,125 @@
+"""One step of the chain back, X_t from X_{t+b}."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from glauber.chain import kernels
+from glauber.chain.banned import WithoutBanned
+from glauber.chain.counting import CallCounter
+from glauber.chain.options import ChainOptions
+from glauber.conditional import Conditional, StepLaw
+from glauber.process import Process
+from glauber.process.draws import categorical
+
+
+class Query(NamedTuple):
+    """The arguments of a `Conditional`: of some rows, the state, the step, each site's survival, and the sites to draw."""
+
+    x: Tensor  # (R, L)
+    t: Tensor  # (R,)
+    survival: Tensor  # (R, L)
+    sites: Tensor  # (R, b)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """What a chain draws from, and the step that it makes."""
+
+    conditional: Conditional | StepLaw
+    process: Process
+    options: ChainOptions
+    given: Tensor  # (B, L) clamped sites
+    absent: Tensor  # (L,) sites that are no part of the sequence
+
+    @property
+    def free(self) -> Tensor:
+        """(B, L) the sites that are drawn."""
+        return ~(self.given | self.absent)
+
+    @property
+    def may_skip(self) -> bool:
+        """Whether only those steps call the network whose coin says so."""
+        return self.options.may_skip(self.conditional)
+
+    def reverse_step(self, x: Tensor, t: int, u: Tensor) -> Tensor:
+        """X_t from X_{t+b}: all randomness comes from u (2, B, b), a coin and a token for each site."""
+        schedule, noise, kernel = self.process.schedule, self.process.noise, self.options.kernel
+        time = torch.full((len(x),), t, device=x.device)
+        sites, keep = schedule.sites(time), schedule.keeps(time)
+        survival, now = schedule.survival(time), x.gather(1, sites)
+        S, free = survival.gather(1, sites), self.free.gather(1, sites)
+        coin, draw = u
+        odds = torch.zeros_like(S)
+        if self.options.mark_noise:
+            stay, call = kernels.marked(kernel, S, keep, now != noise.mask)
+            new = torch.where(coin < stay, now, noise.mask)
+            called = coin >= 1 - call
+        else:
+            odds = kernels.own_odds(kernel, keep, noise.probs[now])
+            stay, noise_only = kernels.call_free(S, odds, noise.probs[now])
+            new = torch.where(coin < stay, now, noise.draw(draw))
+            called = (coin >= stay + noise_only) & (S > 0) if self.may_skip else torch.ones_like(free)
+        rows = (called & free if self.options.skip else free).any(1).nonzero().squeeze(1)  # the others need no network
+        if len(rows):
+            query = Query(x, time, self.conditioning(x, survival, self.given), query_sites(sites, free))
+            law = self.law_if_called(Query(*(part[rows] for part in query)), t, S[rows], now[rows], odds[rows])
+            new = torch.where(called, new.index_copy(0, rows, categorical(law, draw[rows])), new)
+        return x.scatter(1, sites, torch.where(free, new, now))
+
+    def law_if_called(self, query: Query, t: int | Tensor, S: Tensor, now: Tensor, odds: Tensor, check: bool = True) -> Tensor:
+        """(R, b, V) weights of the new tokens, given that the coin calls the network."""
+        pi, schedule, truncation = self.process.noise.probs, self.process.schedule, self.options.truncation
+        steps, done = schedule.steps, schedule.steps - t - schedule.block
+        log_law = self._answer(query, check)
+        if isinstance(self.conditional, StepLaw):
+            return kernels.step(truncation(log_law, done, steps, check), now, odds)
+        if self.options.on_mixture:
+            log_p = kernels.mixture(log_law.exp(), S, pi).log()
+            return kernels.step(truncation(log_p, done, steps, check), now, odds)
+        clean = truncation(log_law, done, steps, check)
+        if self.options.mark_noise:
+            return clean
+        if self.may_skip:
+            return kernels.residual(clean, S, now, odds, pi)
+        return kernels.step(kernels.mixture(clean, S, pi), now, odds)
+
+    def _answer(self, query: Query, check: bool) -> Tensor:
+        """The conditional's, (R, b, V) in float64."""
+        knows = self.conditional.step_law if isinstance(self.conditional, StepLaw) else self.conditional
+        answer, due = knows(*query).double(), (*query.sites.shape, self.process.vocab)
+        if answer.shape != due:
+            raise ValueError(f"the conditional answered with shape {tuple(answer.shape)} where {due} was due")
+        if check and not bool((answer.amax(-1) > -torch.inf).all()):  # NaN is not above anything
+            raise ValueError(NO_LAW)
+        return answer
+
+    def conditioning(self, x: Tensor, survival: Tensor, given: Tensor) -> Tensor:
+        """(R, L) the survival of each site as the network gets it."""
+        if self.options.mark_noise:
+            survival = (x != self.process.noise.mask).double()
+        elif self.options.clamp_rule == "exact":
+            survival = torch.where(given, 1.0, survival)
+        return torch.where(self.absent, 0.0, survival)
+
+
+NO_LAW = "the conditional answered with NaN, or left some site no token; are its weights whole?"
+
+
+def query_sites(sites: Tensor, free: Tensor) -> Tensor:
+    """(R, b) the sites of a query. A clamped site is evidence, so a free one of the row stands twice in its place."""
+    return torch.where(free, sites, sites.gather(1, free.int().argmax(1, keepdim=True)))
+
+
+def uncounted(conditional: Any) -> Any:
+    """Without the counter around it."""
+    return conditional.function if isinstance(conditional, CallCounter) else conditional
+
+
+def innermost(conditional: Any) -> Any:
+    """What answers in the end, behind what counts or restricts it."""
+    while isinstance(conditional, CallCounter | WithoutBanned):
+        conditional = conditional.function if isinstance(conditional, CallCounter) else conditional.conditional
+    return conditional
