@@ -6,11 +6,11 @@ from types import FrameType
 
 
 def main() -> None:
-    """Run a command. The commands themselves are read here, so that Ctrl-C ends also the first moments without a word."""
+    """Run a command. The commands themselves are imported here, so that Ctrl-C ends also the first moments without a word."""
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as it is for what a shell's script sends to the background
         signal.signal(signal.SIGINT, interrupt)
     try:
-        from glauber.cli.running import run
+        from glauber.cli.run import run
 
         run()
     except KeyboardInterrupt:

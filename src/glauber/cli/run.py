@@ -8,8 +8,21 @@ from typing import Any, get_args, get_type_hints
 
 import typer
 
-from glauber.cli import codecs, making, using, verdicts, weighing  # noqa: F401  (each adds its commands)
-from glauber.cli.common import app, is_full
+from glauber.cli import (  # noqa: F401  (each adds its commands)
+    bench,
+    codec,
+    demo,
+    evaluate,
+    infill,
+    info,
+    prepare,
+    sample,
+    score,
+    train,
+    vary,
+)
+from glauber.cli.app import app
+from glauber.cli.files import is_full
 from glauber.runtime import progress
 
 UsageError: Any = typer.BadParameter.__mro__[1]  # click's, or that of typer's own copy of click
@@ -76,9 +89,9 @@ def _limit_numbers(commands: typer.Typer) -> None:
             _limit_numbers(group.typer_instance)
     for command in commands.registered_commands:
         for kind in get_type_hints(command.callback, include_extras=True).values():
-            told, *details = get_args(kind) or (kind,)
+            plain, *details = get_args(kind) or (kind,)
             for option in details:
-                if int in (told, *get_args(told)) and isinstance(option, typer.models.ParameterInfo) and option.max is None:
+                if int in (plain, *get_args(plain)) and isinstance(option, typer.models.ParameterInfo) and option.max is None:
                     option.callback = option.callback or _within
 
 

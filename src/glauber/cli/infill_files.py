@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from glauber.cli.watching import view
+from glauber.cli.options import ClassOptions
+from glauber.cli.view import view_of
 from glauber.codec import is_image_codec
 from glauber.data.images import open_image
 from glauber.data.writing import whole_lines, write
@@ -74,20 +75,19 @@ def infill_tokens(
 
 
 def infill_text(
-    loaded: Model, text: str, num: int, seed: int | None, watch: bool, as_json: bool, **options: Any
+    loaded: Model, text: str, num: int, seed: int | None, options: ClassOptions, watch: bool, as_json: bool
 ) -> dict[str, Any]:
     """One text, to be watched if wanted."""
-    schedule = loaded.schedule(options["sweeps"], options["block"], options["order"])
-    seen = view(loaded.text_codec, schedule) if watch else None
-    bar = seen is None and not as_json
-    filled = fill_text(loaded, text, num, seed, probabilities=as_json, watch=seen, progress=bar, **options)
-    if seen is not None:
-        seen.clear()
+    view = view_of(loaded.text_codec, loaded.schedule(**options.schedule)) if watch else None
+    bar = view is None and not as_json
+    filled = fill_text(loaded, text, num, seed, probabilities=as_json, watch=view, progress=bar, **options.chosen())
+    if view is not None:
+        view.clear()
     return _fills(filled, as_json)
 
 
 def infill_lines(
-    loaded: Model, path: Path, out: Path | None, num: int, seed: int | None, as_json: bool, **options: Any
+    loaded: Model, path: Path, out: Path | None, num: int, seed: int | None, options: ClassOptions, as_json: bool
 ) -> None:
     """Each line's texts: on the screen as soon as they are there, in a file when all are. Line k has the seed `seed + k`.
 
@@ -102,7 +102,7 @@ def infill_lines(
             raise ValueError(f"line {number} of {path}: {error}") from None
     part, done = Path(), 0
     if out is not None:
-        part = out.with_name(f"{out.name}.{_digest(loaded, records, num, seed, as_json, options)}.part")
+        part = out.with_name(f"{out.name}.{_digest(loaded, records, num, seed, as_json, options.chosen())}.part")
         whole = whole_lines(part)
         done = whole.count(b"\n")
         if part.exists():
@@ -112,7 +112,7 @@ def infill_lines(
         with bar as shown, nullcontext(sys.stdout.buffer) if out is None else part.open("ab") as file:
             for k, record in list(enumerate(records))[done:]:
                 own = None if seed is None else seed + k
-                filled = fill_text(loaded, record["text"], num, own, probabilities=as_json, **options)
+                filled = fill_text(loaded, record["text"], num, own, probabilities=as_json, **options.chosen())
                 file.write(_line({**record, **_fills(filled, as_json)}))
                 file.flush()
                 done += 1
