@@ -52,7 +52,7 @@ def test_an_image_model_writes_one_file_per_sample(images, tmp_path):
         (["-n", "10000000000000"], "is beyond 2,147,483,647"),
         (["--top-p", "abc"], "--top-p"),
         (["--seed", "-1"], "a seed is a whole number from 0 to 2^63 - 1, not -1"),
-        (["--no-such-option"], "--help tells more"),
+        (["--no-such-option"], "see --help"),
     ],
 )
 def test_a_mistake_in_sampling_is_one_sentence_and_exit_code_2(tokens, arguments, about):

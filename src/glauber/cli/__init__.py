@@ -1,4 +1,4 @@
-"""The command line. Thin: it reads arguments, calls the library, prints."""
+"""The command line. Thin: it takes arguments, calls the library, prints."""
 
 import os
 import signal

@@ -122,8 +122,8 @@ def _picture(nearest: dict[str, Any], samples: Images, known: Images) -> bytes:
 
     rows = []
     for k, others in zip(nearest["shown"], nearest["neighbours"], strict=True):
-        sample, beside = in_colour(samples.read([k])), in_colour(known.read(others))
-        rows += [sample, np.full_like(sample, 255), beside]
+        sample, near = in_colour(samples.read([k])), in_colour(known.read(others))
+        rows += [sample, np.full_like(sample, 255), near]
     content = io.BytesIO()
     grid(np.concatenate(rows), 2 + len(nearest["neighbours"][0]), max(1, 64 // samples.shape[0])).save(content, "png")
     return content.getvalue()

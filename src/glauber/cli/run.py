@@ -45,7 +45,7 @@ def run() -> None:
         progress.clear()
         code = 130
     except UsageError as error:
-        code = _refuse(f"{error.format_message().rstrip('.')}; --help tells more")
+        code = _refuse(f"{error.format_message().rstrip('.')}; see --help")
     except BrokenPipeError:  # who read what we write has seen enough
         code = 141
     except (ValueError, ImportError, OSError) as error:

@@ -85,7 +85,7 @@ def sample(
 
 
 def _schedule(loaded: "Model", options: SampleOptions) -> "Schedule":
-    """The chain's; what a budget of network calls leaves unused is told."""
+    """The chain's; a budget of network calls that is not all used is reported."""
     from glauber.method import DIFFUSIONS
 
     if loaded.objective in DIFFUSIONS:
