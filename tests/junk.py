@@ -34,7 +34,9 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from glauber import Model, NoiseLaw, Process, Schedule, Transformer, TransformerConfig, load
-from glauber.cli.filling import _read_lines, infill_tokens
+from glauber.cli.infill_files import _read_lines, infill_tokens
+from glauber.cli.info_facts import data_facts, is_data, model_facts, run_facts
+from glauber.cli.info_words import data_words, model_words, run_words
 from glauber.codec import CharCodec, PatchCodec, PixelCodec, TextCodec, TokenizerCodec, VQCodec
 from glauber.codec.vq import CONFIG as VQ_CONFIG
 from glauber.codec.vq import WEIGHTS as VQ_WEIGHTS
@@ -46,7 +48,6 @@ from glauber.evaluate.fid import Statistics, packed, unpacked
 from glauber.evaluate.infill import evaluate_fills, read_fills
 from glauber.evaluate.text import read_texts
 from glauber.evaluate.tokens import read_rows
-from glauber.info import data_facts, data_words, is_data, model_facts, model_words, run_facts, run_words
 from glauber.runs import digest
 from glauber.tasks.infill import read_template
 from glauber.train import recipe

@@ -12,8 +12,8 @@ from PIL import Image
 
 import glauber
 from glauber.card import default_sampling, front_matter
+from glauber.cli.info_facts import is_run
 from glauber.conditional import CausalConditional, Denoiser
-from glauber.info import is_run
 from glauber.storage import BUNDLED, compacted, expanded
 from glauber.tasks.inpaint import RULES
 

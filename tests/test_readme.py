@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from glauber.demo import run_demo
+from glauber.cli.demo_run import run_demo
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]

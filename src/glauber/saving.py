@@ -15,9 +15,9 @@ from glauber.conditional import Transformer, TransformerConfig
 from glauber.hub import CARD, Download, upload
 from glauber.method import Method, find_method
 from glauber.process import NoiseLaw, Process, Schedule
-from glauber.runtime.precision import is_rounded
 from glauber.runtime.files import write
 from glauber.runtime.memory import require_memory
+from glauber.runtime.precision import is_rounded
 from glauber.storage import (
     codec_part,
     expanded,

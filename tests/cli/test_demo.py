@@ -1,15 +1,18 @@
 """The demo, short in the ordinary tests and whole in the slow ones."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+from program import assert_refused
 
 import glauber
+from glauber.cli.demo_run import run_demo
 from glauber.data import load_digits
-from glauber.demo import run_demo
 from glauber.provenance import KEYS
 
 
@@ -47,3 +50,12 @@ def test_the_demos_digits_convince_a_classifier(tmp_path: Path):
     assert summary["confidence_samples"] >= 0.8 * summary["confidence_real"]
     assert summary["classes"] == 10
     assert summary["confidence_noise"] < summary["confidence_samples"] - 0.1
+
+
+def test_a_package_that_is_missing_is_named_with_its_extra(tmp_path):
+    blocked = "import sys; sys.modules['sklearn'] = None; sys.argv = ['glauber', 'demo', '--out', 'x']; "
+    result = subprocess.run(
+        [sys.executable, "-c", blocked + "from glauber.cli import main; main()"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert_refused(result, "pip install 'glauber[demo]'")
+    assert not any(tmp_path.iterdir())

@@ -24,7 +24,7 @@ from safetensors.torch import load_file, save_file
 
 import glauber
 from glauber import Model, NoiseLaw, Process, Schedule, Transformer, TransformerConfig
-from glauber.cli.running import app
+from glauber.cli.run import app
 from glauber.codec import ByteCodec, CharCodec, PixelCodec, TokenizerCodec
 from glauber.data import prepare
 from glauber.method import find_method

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import commands
 import pytest
+from program import assert_refused, run
 
 FOLDERS = {
     "sample": ("sample", "absent", "--out"),
@@ -81,3 +82,29 @@ def test_a_file_that_cannot_be_written_is_told_before_any_work(command, tmp_path
 def test_a_path_that_can_be_written_leaves_no_trace_when_the_rest_is_refused(command, tmp_path):
     path = ("x/y" if command in FOLDERS else "x") + end(command)
     assert "absent" in refuse((FOLDERS | FILES)[command], path, tmp_path)
+
+
+def test_nothing_is_overwritten_without_being_told_to(images, tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    assert_refused(run("sample", images, "--out", tmp_path), "is not empty")
+    assert_refused(run("demo", "--out", tmp_path), "is not empty")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+    assert run("sample", images, "-n", 1, "--out", tmp_path, "--force").returncode == 0
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+    assert_refused(run("sample", images, "--out", tmp_path / "mine.txt"), "is a file")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("infill", "no-model", "--texts", "absent.jsonl"),
+        ("infill", "no-model", "--tokens", "absent.npy", "--mask", "absent.npy"),
+        ("evaluate", "absent.txt", "--reference", "absent.txt"),
+        ("bench", "train", "--quick"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_file_that_cannot_be_written_is_refused_before_anything_else(words, tmp_path):
+    assert_refused(run(*words, "--out", "no/such/file", cwd=tmp_path), "there is no folder no/such to write file into")
+    assert_refused(run(*words, "--out", ".", "--force", cwd=tmp_path), "is a folder; name a file")
+    assert not any(tmp_path.iterdir())

@@ -15,7 +15,7 @@ from refusals import refused
 
 import glauber
 from glauber import Model, NoiseLaw, Process, Schedule, Transformer, TransformerConfig
-from glauber.cli.scoring import windows_of_tokens
+from glauber.cli.score_windows import windows_of_tokens
 from glauber.codec import CharCodec
 from glauber.data import open_shards
 from glauber.evaluate.tokens import TokenRows, evaluate_rows, read_rows

@@ -19,7 +19,7 @@ from seeded import EVERY, images, inception_weights
 from torch import nn
 from torch.nn import functional as F
 
-from glauber.cli.judging import holds_images
+from glauber.cli.evaluate_images import holds_images
 from glauber.codec import PixelCodec
 from glauber.evaluate import fid, neighbours
 from glauber.evaluate.features import CHUNK, FeatureNetwork, Images, Store, prepared, read_images, reconstructed

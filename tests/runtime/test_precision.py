@@ -5,13 +5,13 @@ import threading
 
 import pytest
 import torch
+from glauber.runtime.fast import bfloat16, compiled
 from refusals import refused
 
 from glauber import Model, NoiseLaw, Process, Schedule, load
 from glauber.chain import Truncation, driver
 from glauber.conditional import Denoiser, Transformer, TransformerConfig
 from glauber.method import find_method
-from glauber.runtime.fast import bfloat16, compiled
 
 V, L = 7, 12
 

@@ -13,7 +13,7 @@ from refusals import refused
 from scipy import stats
 
 from glauber import Model, NoiseLaw, Oracle, PixelCodec, Process, Schedule, Transformer, TransformerConfig, run_chain
-from glauber.cli.watching import View, wrap
+from glauber.cli.view import View, wrap
 from glauber.codec import ByteCodec, CharCodec, TextCodec, TokenizerCodec, text_codec
 from glauber.method.ggm import GGM
 from glauber.process.draws import new_generator
@@ -370,7 +370,7 @@ def plain(line: str) -> str:
 def test_a_watched_chain_stays_within_the_terminal_and_ends_in_its_text(monkeypatch, columns, lines):
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("LINES", str(lines))
-    monkeypatch.setattr("glauber.cli.watching.PAUSE", 0)
+    monkeypatch.setattr("glauber.cli.view.PAUSE", 0)
     model, out = untrained(CODECS["bpe"]), io.StringIO()
     view = View(model.codec, model.process.schedule, out)
     [filled] = fills(model, "it was 你好 [[4]] of", 1, 0, watch=view)

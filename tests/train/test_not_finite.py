@@ -12,8 +12,9 @@ from refusals import refused
 
 from glauber import NoiseLaw, Process, Schedule, Transformer, TransformerConfig
 from glauber.cli import main
+from glauber.cli.info_facts import run_facts
+from glauber.cli.info_words import run_words
 from glauber.data import prepare
-from glauber.info import run_facts, run_words
 from glauber.train import Recipe, Trainer, TrainSpec, recipe, train
 from glauber.train import run as train_run
 from glauber.train.checkpoint import checkpoints, read_checkpoint, read_newest, write_checkpoint

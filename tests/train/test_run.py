@@ -20,8 +20,9 @@ from refusals import refused
 
 import glauber
 from glauber import Model, NoiseLaw, PixelCodec, Process, Schedule, Transformer, TransformerConfig
+from glauber.cli.info_facts import model_facts, run_facts
+from glauber.cli.info_words import run_words
 from glauber.data import open_shards, prepare
-from glauber.info import model_facts, run_facts, run_words
 from glauber.train import recipe
 from glauber.train.checkpoint import checkpoints, read_newest, write_checkpoint
 from glauber.train.in_memory import InMemory

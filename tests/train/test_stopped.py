@@ -14,8 +14,9 @@ import torch
 from refusals import refused
 
 import glauber
+from glauber.cli.info_facts import run_facts
+from glauber.cli.info_words import run_words
 from glauber.data import prepare
-from glauber.info import run_facts, run_words
 from glauber.method import METHODS
 from glauber.runs import checkpoints
 from glauber.train import Recipe, recipe

@@ -9,7 +9,7 @@ def main() -> None:
     """Run a command. The commands themselves are read here, so that Ctrl-C ends also the first moments without a word."""
     catch_interrupts()
     try:
-        from glauber.cli.running import run
+        from glauber.cli.run import run
 
         run()
     except KeyboardInterrupt:

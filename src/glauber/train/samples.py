@@ -8,9 +8,9 @@ import numpy as np
 from torch import Tensor
 
 from glauber.codec import ImageCodec, TextCodec, is_image_codec
-from glauber.runtime.files import write
 from glauber.model import Model
 from glauber.process import smallest_block
+from glauber.runtime.files import write
 from glauber.sampler import Sampler
 
 CALLS = 64

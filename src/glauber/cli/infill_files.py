@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from glauber.cli.watching import view
+from glauber.cli.options import ClassOptions
+from glauber.cli.view import view_of
 from glauber.codec import is_image_codec
 from glauber.data.images import open_image
-from glauber.runtime.files import whole_lines, write
 from glauber.model import Model
 from glauber.process.draws import new_generator
-from glauber.runtime.files import json_lines, read_array
+from glauber.runtime.files import json_lines, read_array, whole_lines, write
 from glauber.runtime.progress import progress_bar
 from glauber.tasks.infill import fill_text
 from glauber.tasks.inpaint import placed
@@ -32,14 +32,14 @@ def inpaint(
         raise ValueError("this model has no image codec; give it a text or tokens instead")
     shape = loaded.codec.shape
     picture = np.asarray(open_image(image).convert("L" if len(shape) == 2 else "RGB"))
-    hole = np.zeros(0)
+    free = np.zeros(0)
     if mask is not None and mask.suffix == ".npy":
-        hole = read_array(mask)
+        free = read_array(mask)
     elif mask is not None:
-        hole = np.asarray(open_image(mask, paper="black").convert("L"))  # what can be seen through is not white
+        free = np.asarray(open_image(mask, paper="black").convert("L"))  # what can be seen through is not white
     if outpaint is not None:
-        picture, hole = placed(picture, shape, *_place(outpaint))
-    images: list[Any] = loaded.inpaint(picture, hole, num, seed, **options)
+        picture, free = placed(picture, shape, *_place(outpaint))
+    images: list[Any] = loaded.inpaint(picture, free, num, seed, **options)
     return images
 
 
@@ -57,16 +57,16 @@ def infill_tokens(
     loaded: Model, tokens: Path, mask: Path, out: Path | None, num: int | None, seed: int | None, **options: Any
 ) -> dict[str, Any]:
     """Two .npy in, one out; or the tokens themselves, where there is no file for them."""
-    given, hole = read_array(tokens), read_array(mask)
-    for array in (given, hole):
+    given, free = read_array(tokens), read_array(mask)
+    for array in (given, free):
         if not array.ndim or array.shape[-1] > loaded.process.length:  # before its numbers are read
             whole = loaded.process.length
             raise ValueError(f"this model takes rows of at most {whole} tokens, not an array of shape {array.shape}")
     if given.dtype.kind not in "iu":
         raise ValueError(f"{tokens} holds no whole numbers, so these are no tokens")
-    if hole.dtype.kind not in "biu" or not set(np.unique(hole).tolist()) <= {0, 1}:
+    if free.dtype.kind not in "biu" or not set(np.unique(free).tolist()) <= {0, 1}:
         raise ValueError(f"{mask} is no mask; it holds true (or 1) where tokens are filled in, and false elsewhere")
-    filled = loaded.infill_tokens(given, hole != 0, num, seed, **options)
+    filled = loaded.infill_tokens(given, free != 0, num, seed, **options)
     if out is None:
         return {"tokens": filled.tolist()}
     content = io.BytesIO()
@@ -76,27 +76,27 @@ def infill_tokens(
 
 
 def infill_text(
-    loaded: Model, text: str, num: int, seed: int | None, watch: bool, as_json: bool, **options: Any
+    loaded: Model, text: str, num: int, seed: int | None, options: ClassOptions, watch: bool, as_json: bool
 ) -> dict[str, Any]:
     """One text, to be watched if wanted."""
-    sampler = loaded.sampler(**options, gaps=True)
-    seen = view(loaded.text_codec, sampler.schedule) if watch else None
-    bar, codec = seen is None and not as_json, loaded.require_text_codec()
-    filled = fill_text(sampler, codec, text, num, new_generator(seed), as_json, seen, bar)
-    if seen is not None:
-        seen.clear()
+    codec, sampler = loaded.require_text_codec(), loaded.sampler(**options.chosen(), gaps=True)
+    view = view_of(codec, sampler.schedule) if watch else None
+    bar = view is None and not as_json
+    filled = fill_text(sampler, codec, text, num, new_generator(seed), as_json, view, bar)
+    if view is not None:
+        view.clear()
     return _fills(filled, as_json)
 
 
 def infill_lines(
-    loaded: Model, path: Path, out: Path | None, num: int, seed: int | None, as_json: bool, **options: Any
+    loaded: Model, path: Path, out: Path | None, num: int, seed: int | None, options: ClassOptions, as_json: bool
 ) -> None:
     """Each line's texts: on the screen as soon as they are there, in a file when all are. Line k has the seed `seed + k`.
 
-    Until then the file's lines stand in one beside it, from which the same command goes on.
+    Until then the file's lines stand in another file in its folder, from which the same command goes on.
     """
     records = _read_lines(path)
-    codec, sampler = loaded.require_text_codec(), loaded.sampler(**options, gaps=True)
+    codec, sampler = loaded.require_text_codec(), loaded.sampler(**options.chosen(), gaps=True)
     for number, record in enumerate(records, 1):
         try:
             read_template(record["text"], codec, loaded.process.length)
@@ -104,7 +104,7 @@ def infill_lines(
             raise ValueError(f"line {number} of {path}: {error}") from None
     part, done = Path(), 0
     if out is not None:
-        part = out.with_name(f"{out.name}.{_digest(loaded, records, num, seed, as_json, options)}.part")
+        part = out.with_name(f"{out.name}.{_digest(loaded, records, num, seed, as_json, options.chosen())}.part")
         whole = whole_lines(part)
         done = whole.count(b"\n")
         if part.exists():
@@ -136,10 +136,10 @@ def _line(record: dict[str, Any]) -> bytes:
         return json.dumps(record).encode() + b"\n"
 
 
-def _digest(loaded: Model, *asked: Any) -> str:
-    """Of a model and what it was asked."""
+def _digest(loaded: Model, *request: Any) -> str:
+    """Of a model and what is wanted of it."""
     weights = sum(parameter.detach().double().sum().item() for parameter in loaded.network.parameters())
-    return hashlib.sha256(json.dumps([loaded.config(), weights, *asked], default=str).encode()).hexdigest()[:8]
+    return hashlib.sha256(json.dumps([loaded.config(), weights, *request], default=str).encode()).hexdigest()[:8]
 
 
 def _fills(filled: list[Filled], as_json: bool) -> dict[str, Any]:

@@ -1,8 +1,6 @@
-"""What `score` reads, and how it tells what it found."""
+"""What `score` is given, as windows of tokens."""
 
-import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -11,8 +9,6 @@ from glauber.data import Sources, open_shards, open_tokens
 from glauber.model import Model
 from glauber.runtime.memory import require_memory
 from glauber.tasks.score import Windows, characters, cut
-
-KINDS = ("reversal", "heat-bath")
 
 
 def windows_of_file(loaded: Model, path: Path, rows: int | None) -> Windows:
@@ -53,29 +49,3 @@ def windows_of_data(loaded: Model, folder: Path, split: str, rows: int | None) -
     if not len(tokens):
         raise ValueError(f"{folder} has no rows to {split}; name another --split")
     return Windows(tokens, None, None if loaded.text_codec is None else characters(tokens.tolist(), loaded.text_codec))
-
-
-def only_bounds(figures: dict[str, Any]) -> dict[str, float | None]:
-    """The bounds and their standard errors; None for the error of a single window."""
-    wanted = [name for name in figures if name.startswith(("bits", "standard", "exact"))]
-    return {name: None if math.isnan(figures[name]) else figures[name] for name in wanted}
-
-
-def print_score(result: dict[str, Any]) -> None:
-    """A small table."""
-
-    def figure(bound: dict[str, Any], key: str, error: str) -> str:
-        if key not in bound:
-            return ""
-        return f"{bound[key]:.3f}" + ("" if bound[error] is None else f" ± {bound[error]:.3f}")
-
-    counted = f", {result['characters']:,} characters" if "characters" in result else ""
-    print(f"{result['rows']:,} windows of {result['length']} tokens: {result['tokens']:,} tokens{counted}")
-    exact = all(bound["exact"] for bound in result["bounds"].values())  # by either kernel, then
-    print(f"{'in bits' if exact else 'at most, in bits':<18}{'per token':<18}{'per character' if counted else ''}".rstrip())
-    for name, bound in [("exactly", *list(result["bounds"].values())[:1])] if exact else result["bounds"].items():
-        per_token = figure(bound, "bits_per_token", "standard_error")
-        per_character = figure(bound, "bits_per_character", "standard_error_per_character")
-        print(f"{name:<18}{per_token:<18}{per_character}".rstrip())
-    each = result["calls"] // result["rows"]
-    print(f"{result['calls']:,} network calls, {each} per window, out of a chain's {result['steps'] // result['block']:,}")

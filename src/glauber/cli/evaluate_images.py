@@ -1,11 +1,11 @@
-"""What evaluate does with images."""
+"""What `evaluate` does with images."""
 
 import io
 import json
 from pathlib import Path
 from typing import Any
 
-from glauber.cli.common import require_new
+from glauber.cli.files import require_new
 from glauber.evaluate.features import FeatureNetwork, Images, in_colour, read_images, reconstructed
 from glauber.evaluate.fid import Statistics, unpacked
 
@@ -31,7 +31,7 @@ def holds_images(samples: Path, features: str | None) -> bool:
     return samples.suffix == ".npz" or is_image(samples)
 
 
-def judge_images(
+def evaluate_images(
     samples: Path,
     reference: Path | None,
     features: str | None,
@@ -42,7 +42,7 @@ def judge_images(
     as_json: bool,
 ) -> None:
     """Print the figures and write them; or keep the statistics of the samples, if `out` is a file for tensors."""
-    from glauber.evaluate.images import evaluate_images
+    from glauber.evaluate import images
     from glauber.provenance import write_figures
     from glauber.runtime.files import write
 
@@ -50,10 +50,10 @@ def judge_images(
     if out is not None and out.suffix == STATISTICS:
         if reference is not None or reconstruct is not None or train is not None:
             raise ValueError("--out NAME.safetensors keeps statistics of SAMPLES alone; give a .json for the figures")
-        _keep_statistics(read_images(samples), _network(features), out, as_json)
+        _keep_statistics(read_images(samples), _features(features), out, as_json)
         return
     if reference is None and reconstruct is None:
-        raise ValueError("samples are judged beside real images; name some with --reference, or their statistics")
+        raise ValueError("samples are compared with real images; name some with --reference, or their statistics")
     if out is not None:
         require_new(_picture_file(out), force)
     ours = shown = read_images(samples)
@@ -61,7 +61,7 @@ def judge_images(
         ours, shown = _reconstructed(samples, reconstruct)
     real = ours if reference is None else _reference(reference)
     known = None if train is None else read_images(train)
-    report = evaluate_images(shown, real, _network(features), known, partial, progress=not as_json)
+    report = images.evaluate_images(shown, real, _features(features), known, partial, progress=not as_json)
     report["reference"]["source"] = report["reference"]["source"] or str(reference)
     if out is not None:
         if isinstance(where := known or real, Images):
@@ -69,16 +69,16 @@ def judge_images(
         write_figures(out, report)
     if partial is not None:
         partial.unlink(missing_ok=True)
-    print(json.dumps(report)) if as_json else print_images(report)
+    print(json.dumps(report)) if as_json else _print_images(report)
 
 
 def _reference(path: Path) -> Images | Statistics:
     return unpacked(path) if path.suffix == STATISTICS else read_images(path)
 
 
-def _network(features: str | None) -> FeatureNetwork:
+def _features(features: str | None) -> FeatureNetwork:
     if features is None:
-        raise ValueError("images are judged by features of InceptionV3; name its file with --features, see docs/images.md")
+        raise ValueError("images are compared by features of InceptionV3; name its file with --features, see docs/images.md")
     return FeatureNetwork.read(Path(features))
 
 
@@ -91,8 +91,8 @@ def _keep_statistics(images: Images, network: FeatureNetwork, out: Path, as_json
     made = statistics(images, network, partial, progress=not as_json)
     write(out, packed(made))
     partial.unlink(missing_ok=True)
-    said = {"number": made.number, "hash": made.hash, "file": str(out)}
-    print(json.dumps(said) if as_json else f"{out}: statistics of {made.number:,} images, {made.hash[:12]}")
+    kept = {"number": made.number, "hash": made.hash, "file": str(out)}
+    print(json.dumps(kept) if as_json else f"{out}: statistics of {made.number:,} images, {made.hash[:12]}")
 
 
 def _reconstructed(samples: Path, name: str) -> tuple[Images, Images]:
@@ -122,8 +122,8 @@ def _picture(nearest: dict[str, Any], samples: Images, known: Images) -> bytes:
 
     rows = []
     for k, others in zip(nearest["shown"], nearest["neighbours"], strict=True):
-        sample, beside = in_colour(samples.read([k])), in_colour(known.read(others))
-        rows += [sample, np.full_like(sample, 255), beside]
+        sample, near = in_colour(samples.read([k])), in_colour(known.read(others))
+        rows += [sample, np.full_like(sample, 255), near]
     content = io.BytesIO()
     grid(np.concatenate(rows), 2 + len(nearest["neighbours"][0]), max(1, 64 // samples.shape[0])).save(content, "png")
     return content.getvalue()
@@ -133,7 +133,7 @@ def _picture_file(out: Path) -> Path:
     return out.with_name(f"{out.stem}-nearest.png")
 
 
-def print_images(report: dict[str, Any]) -> None:
+def _print_images(report: dict[str, Any]) -> None:
     """Each figure with the numbers that it is of."""
     ours, real, features = report["samples"], report["reference"], report["features"]
     count = f"{ours['number']:,} against {real['number']:,}"
@@ -151,8 +151,8 @@ def print_images(report: dict[str, Any]) -> None:
         rows.append(("distance to the nearest", f"{near['median']:.3f}", f"median, among {near['number']:,}"))
         if "median_of_reference" in near:
             rows.append(("  of the reference images", f"{near['median_of_reference']:.3f}", "for comparison"))
-    for name, value, said in rows:
-        print(f"{name:<26}{value:>18}   {said}")
+    for name, value, note in rows:
+        print(f"{name:<26}{value:>18}   {note}")
     print(f"samples    {ours['source']}, {ours['number']:,} images, {ours['hash'][:12]}")
     print(f"reference  {real['source']}, {real['number']:,} images, {real['hash'][:12]}")
     if "nearest" in report and report["nearest"]["source"] != real["source"]:

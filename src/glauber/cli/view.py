@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from glauber.chain.driver import OnStep
-from glauber.cli.common import save_image
+from glauber.cli.files import save_image
 from glauber.codec import ImageCodec, TextCodec, is_image_codec
-from glauber.runtime.files import write
 from glauber.model import Model
 from glauber.process import Process, Schedule
 from glauber.process.draws import new_generator
+from glauber.runtime.files import write
 from glauber.tasks.template import token_texts
 
 PLAIN, BOLD, RESET = "", "\033[1;7m", "\033[0m"
@@ -125,7 +125,7 @@ def camera_of(model: Model, schedule: Schedule, strip: Path | None, gif: Path | 
     return Camera(model.codec, Process(schedule, model.process.noise), strip, gif)
 
 
-def view(codec: TextCodec | None, schedule: Schedule) -> View | None:
+def view_of(codec: TextCodec | None, schedule: Schedule) -> View | None:
     """One for the terminal at hand; where there is none, a sentence says so."""
     if codec is None:
         raise ValueError("only text can be watched in a terminal, and this model has no text codec; leave --watch out")

@@ -7,8 +7,21 @@ from typing import Any, get_args, get_type_hints
 
 import typer
 
-from glauber.cli import codecs, making, using, verdicts, weighing  # noqa: F401  (each adds its commands)
-from glauber.cli.common import app, is_full
+from glauber.cli import (  # noqa: F401  (each adds its commands)
+    bench,
+    codec,
+    demo,
+    evaluate,
+    infill,
+    info,
+    prepare,
+    sample,
+    score,
+    train,
+    vary,
+)
+from glauber.cli.app import app
+from glauber.cli.files import is_full
 from glauber.runtime import progress
 from glauber.runtime.signals import leave_on_interrupt
 
@@ -32,7 +45,7 @@ def run() -> None:
         progress.clear()
         code = 130
     except UsageError as error:
-        code = _refuse(f"{error.format_message().rstrip('.')}; --help tells more")
+        code = _refuse(f"{error.format_message().rstrip('.')}; see --help")
     except BrokenPipeError:  # who read what we write has seen enough
         code = 141
     except (ValueError, ImportError, OSError) as error:
@@ -76,9 +89,9 @@ def _limit_numbers(commands: typer.Typer) -> None:
             _limit_numbers(group.typer_instance)
     for command in commands.registered_commands:
         for kind in get_type_hints(command.callback, include_extras=True).values():
-            told, *details = get_args(kind) or (kind,)
+            plain, *details = get_args(kind) or (kind,)
             for option in details:
-                if int in (told, *get_args(told)) and isinstance(option, typer.models.ParameterInfo) and option.max is None:
+                if int in (plain, *get_args(plain)) and isinstance(option, typer.models.ParameterInfo) and option.max is None:
                     option.callback = option.callback or _within
 
 

@@ -40,7 +40,8 @@ def run_demo(out: Path, seed: int = 0, steps: int | None = None) -> dict[str, An
     loss_picture(trained.losses, out / "loss.png")
 
     noise = model.codec.decode(model.process.noise.sample((SAMPLES, model.process.length), torch.Generator().manual_seed(seed)))
-    seen = judge(digits, {"samples": samples, "noise": noise, "codec": model.codec.decode(model.codec.encode(digits.held_out))})
+    decoded = model.codec.decode(model.codec.encode(digits.held_out))
+    classified = classify(digits, {"samples": samples, "noise": noise, "codec": decoded})
     bits = model.score(digits.held_out)
     summary = {
         "loss_before": float(np.mean(trained.losses[:10])),
@@ -48,7 +49,7 @@ def run_demo(out: Path, seed: int = 0, steps: int | None = None) -> dict[str, An
         "held_out_bits_per_token": bits["bits_per_token"],
         "calls": network.rows / SAMPLES,
         "steps": model.process.schedule.steps,
-        **seen,
+        **classified,
         "train_steps": len(trained.losses),
         "parameters": sum(p.numel() for p in model.network.parameters()),
         "seed": seed,
@@ -70,7 +71,7 @@ def train_on_digits(digits: Digits, seed: int, steps: int | None) -> tuple[Model
     return Model(trained.network, process, codec, plan.method, plan.sampling, about), trained
 
 
-def judge(digits: Digits, others: dict[str, np.ndarray]) -> dict[str, Any]:
+def classify(digits: Digits, others: dict[str, np.ndarray]) -> dict[str, Any]:
     """How sure a classifier trained on real digits is of held-out ones and of `others`; how many classes the samples cover."""
     from sklearn.linear_model import LogisticRegression
 
@@ -79,10 +80,10 @@ def judge(digits: Digits, others: dict[str, np.ndarray]) -> dict[str, Any]:
 
     classifier = LogisticRegression(max_iter=2000).fit(flat(digits.train), digits.train_labels)
     laws = {name: classifier.predict_proba(flat(images)) for name, images in {"real": digits.held_out, **others}.items()}
-    seen: dict[str, Any] = {f"confidence_{name}": float(law.max(1).mean()) for name, law in laws.items()}
-    seen["classes"] = len(np.unique(laws["samples"].argmax(1)))
-    seen["accuracy_real"] = float((laws["real"].argmax(1) == digits.held_out_labels).mean())
-    return seen
+    figures: dict[str, Any] = {f"confidence_{name}": float(law.max(1).mean()) for name, law in laws.items()}
+    figures["classes"] = len(np.unique(laws["samples"].argmax(1)))
+    figures["accuracy_real"] = float((laws["real"].argmax(1) == digits.held_out_labels).mean())
+    return figures
 
 
 def chain_gif(model: Model, path: Path, seed: int, rows: int = 4, columns: int = 8) -> None:
@@ -107,10 +108,10 @@ def chain_gif(model: Model, path: Path, seed: int, rows: int = 4, columns: int =
 
 def infill_picture(model: Model, digits: Digits, path: Path, seed: int) -> None:
     """Held-out digits with a part hidden: what is given, what the chain fills in, what was there."""
-    holes = np.zeros((4, 8, 8), dtype=bool)
-    holes[0, 4:], holes[1, :4], holes[2, :, 4:], holes[3, 2:6, 2:6] = True, True, True, True
+    gaps = np.zeros((4, 8, 8), dtype=bool)
+    gaps[0, 4:], gaps[1, :4], gaps[2, :, 4:], gaps[3, 2:6, 2:6] = True, True, True, True
     images = digits.held_out[:12]
-    masks = holes[np.arange(len(images)) % len(holes)]
+    masks = gaps[np.arange(len(images)) % len(gaps)]
     fills = np.stack(
         [np.asarray(model.inpaint(i, m, seed=seed + k)) for k, (i, m) in enumerate(zip(images, masks, strict=True))]
     )

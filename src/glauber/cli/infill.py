@@ -1,0 +1,107 @@
+"""The command `infill`."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from glauber.cli.app import app, command, output, what
+from glauber.cli.files import require_free, require_new, save_images
+from glauber.cli.load import open_model
+from glauber.cli.options import ClassOptions, Force, ModelName, Seed, Watch
+from glauber.cli.result import print_result
+
+
+@dataclass(frozen=True)
+class Given:
+    """What is filled in: a text, a file of texts, an image or tokens; and where the gaps are."""
+
+    text: Annotated[
+        str | None, what(help="A text; [[12]] in it is a gap of 12 tokens. A plain [[ has a backslash before it.")
+    ] = None
+    texts: Annotated[Path | None, what(help="Many texts: a .jsonl file, each line with a field text.")] = None
+    image: Annotated[Path | None, what(help="An image of the model's size; with --mask, or smaller and with --outpaint.")] = (
+        None
+    )
+    tokens: Annotated[Path | None, what(help="Tokens as .npy, one row or several; with --mask.")] = None
+    mask: Annotated[
+        Path | None,
+        what(help="What to fill in: white pixels of an image of any size, or true in a .npy, e.g. one of the tokens' shape."),
+    ] = None
+    mask_rule: Annotated[
+        str | None, what(help="Which tokens white pixels free: cover, paper or iterative, the default for a VQ codec.")
+    ] = None
+    outpaint: Annotated[
+        str | None,
+        what(help="Instead of --mask: go on around a smaller image; middle, or pixels from the left and the top: 8,16."),
+    ] = None
+
+    def __post_init__(self) -> None:
+        if sum(source is not None for source in (self.text, self.texts, self.image, self.tokens)) != 1:
+            raise ValueError("say what to fill in: one of --text, --texts, --image and --tokens")
+        if (self.mask is None) != (self.outpaint is not None or (self.image is None and self.tokens is None)):
+            raise ValueError("tokens need a --mask, an image either a --mask or --outpaint, and text has its [[gaps]]")
+        if self.image is None and (self.outpaint is not None or self.mask_rule is not None):
+            raise ValueError("--outpaint and --mask-rule are for images; name one with --image")
+
+
+@command(app)
+def infill(
+    model: ModelName,
+    *,
+    given: Given,
+    num: Annotated[int, what("-n", "--num", help="How many different fills.")] = 1,
+    options: ClassOptions,
+    seed: Seed = None,
+    out: Annotated[
+        Path | None,
+        output(help="With --image a folder, filled if not given; with --texts a .jsonl; with --tokens a .npy."),
+    ] = None,
+    watch: Watch = False,
+    force: Force = False,
+    as_json: Annotated[
+        bool, output("--json", help="Print the result as JSON; for texts with each filled token and its probability.")
+    ] = False,
+) -> None:
+    """Fill gaps in texts, images, tokens.
+
+    What is given comes back as it was, to the byte.
+    """
+    if num < 1:
+        raise ValueError(f"ask for at least one fill, not {num}")
+    if watch and given.text is None:
+        raise ValueError("--watch shows one text that fills, so it goes with --text")
+    _require_place(given, out, force, as_json)
+    from glauber.cli.infill_files import infill_lines, infill_text, infill_tokens, inpaint
+
+    began = time.perf_counter()
+    loaded, bar = open_model(model), not as_json
+    if given.texts is not None:
+        infill_lines(loaded, given.texts, out, num, seed, options, as_json)
+        return
+    if given.image is not None:
+        chosen = options.chosen() | ({} if given.mask_rule is None else {"mask_rule": given.mask_rule})
+        images = inpaint(loaded, given.image, given.mask, given.outpaint, num, seed, progress=bar, **chosen)
+        result: dict[str, Any] = {"files": save_images(images, out or FOLDER)}
+    elif given.tokens is not None and given.mask is not None:
+        fills = None if num == 1 else num
+        result = infill_tokens(loaded, given.tokens, given.mask, out, fills, seed, progress=bar, **options.chosen())
+    else:
+        result = infill_text(loaded, str(given.text), num, seed, options, watch, as_json)
+    print_result({"seconds": time.perf_counter() - began, **result}, as_json)
+
+
+FOLDER = Path("filled")
+"""For images, where no other is named."""
+
+
+def _require_place(given: Given, out: Path | None, force: bool, as_json: bool) -> None:
+    """Refuse where the result cannot be written."""
+    if given.image is not None:
+        require_free(out or FOLDER, force)
+    elif given.text is not None and out is not None:
+        raise ValueError("the text goes to the screen; --out is for --texts, --image and --tokens")
+    elif out is not None:
+        require_new(out, force)
+    elif given.tokens is not None and not as_json:
+        raise ValueError("say where to put the filled tokens, e.g. --out filled.npy, or print them with --json")

@@ -1,0 +1,132 @@
+"""The command `sample`."""
+
+import json
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from glauber.cli.app import app, command, output, sampling, what
+from glauber.cli.files import require_free, require_new, save_images
+from glauber.cli.load import open_model
+from glauber.cli.options import ClassOptions, Force, Json, ModelName, Seed, Watch
+from glauber.cli.result import print_result
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from glauber.chain.driver import OnStep
+    from glauber.cli.view import View
+    from glauber.model import Model
+    from glauber.sampler import Sampler
+
+
+@dataclass(frozen=True)
+class SampleOptions(ClassOptions):
+    """A chain, a chain within a budget of network calls, or the sampler of a method that is no chain."""
+
+    calls: Annotated[int | None, sampling(help="Network calls (NFE) a sample, at most; sets sweeps, block and order.")] = None
+    sampler: Annotated[
+        str | None, sampling(help="For a model of a method that is no chain, such as mdlm; e.g. ancestral or euler.")
+    ] = None
+
+
+@command(app)
+def sample(
+    model: ModelName,
+    *,
+    num: Annotated[int, what("-n", "--num", help="How many samples.")] = 4,
+    prompt: Annotated[str | None, what(help="How the texts begin; the model writes the rest of the row.")] = None,
+    options: SampleOptions,
+    seed: Seed = None,
+    out: Annotated[Path | None, output(help="A folder for the images, or for samples.json with texts and tokens.")] = None,
+    strip: Annotated[Path | None, output(help="A .png: noise falls on the first image, and the chain brings it back.")] = None,
+    gif: Annotated[Path | None, output(help="A .gif: the images come out of the noise.")] = None,
+    watch: Watch = False,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Draw samples.
+
+    Images go into a folder, texts and tokens onto the screen. What is not set is the model's own.
+
+    The models in the box are autoregressive by default: each token is drawn once, from left to right. --sweeps 4 runs the chain
+    that visits every site four times.
+    """
+    if num < 1:
+        raise ValueError(f"ask for at least one sample, not {num}")
+    if out is not None:
+        require_free(out, force)
+    _require_pictures(strip, gif, force)
+    from glauber.cli.view import camera_of, view_of
+    from glauber.codec import is_image_codec
+
+    loaded = open_model(model)
+    images = is_image_codec(loaded.codec)
+    if images and out is strip is gif is None:
+        raise ValueError("this model makes images; say where to put them, e.g. --out samples")
+    began = time.perf_counter()
+    sampler = loaded.sampler(**options.chosen(), gaps=prompt is not None)
+    _report_unused(options.calls, sampler)
+    view = view_of(loaded.text_codec, sampler.schedule) if watch else None
+    camera = camera_of(loaded, sampler.schedule, strip, gif) if strip or gif else None
+    film, bar = None if camera is None else camera.film, view is None and not as_json
+    texts, tokens = draw(loaded, sampler, num, seed, prompt, view, film, bar)
+    if view is not None:
+        view.clear()
+    result: dict[str, Any] = {"tokens": tokens.tolist(), "seconds": time.perf_counter() - began}
+    if images:
+        result |= {} if out is None else {"files": save_images(loaded.decode(tokens), out)}
+        result |= {} if camera is None else {"pictures": camera.save(seed)}
+    else:
+        result |= {"texts": texts} if texts else {}
+        result |= {} if out is None else _write(result, out)
+    print_result(result, as_json)
+
+
+def _report_unused(calls: int | None, sampler: "Sampler") -> None:
+    """Of a budget of network calls that is not all used."""
+    schedule = sampler.schedule
+    if calls is not None and sampler.calls < calls:
+        why = "more do not help" if schedule.block == 1 else f"blocks must divide the {schedule.length} sites"
+        print(f"glauber: {sampler.calls} of the {calls} calls are used; {why}", file=sys.stderr)
+
+
+def draw(
+    loaded: "Model",
+    sampler: "Sampler",
+    num: int,
+    seed: int | None,
+    prompt: str | None = None,
+    view: "View | None" = None,
+    on_step: "OnStep | None" = None,
+    progress: bool = False,
+) -> "tuple[list[str], Tensor]":
+    """The texts, if the model is one of text, and the tokens (num, L); a view or `on_step` sees each state of the chain."""
+    from glauber.process.draws import new_generator
+    from glauber.tasks.infill import continue_text
+
+    generator = new_generator(seed)
+    if prompt is not None:
+        return continue_text(sampler, loaded.require_text_codec(), prompt, num, generator, view, progress)
+    tokens = sampler.run(num, generator=generator, on_step=on_step if view is None else view(), progress=progress)
+    return loaded.decode(tokens) if loaded.text_codec is not None else [], tokens
+
+
+def _write(result: dict[str, Any], out: Path) -> dict[str, Any]:
+    """samples.json, in a folder of its own; its name."""
+    from glauber.runtime.files import write
+
+    out.mkdir(parents=True, exist_ok=True)
+    write(out / "samples.json", json.dumps(result).encode() + b"\n")
+    return {"files": [str(out / "samples.json")]}
+
+
+def _require_pictures(strip: Path | None, gif: Path | None, force: bool) -> None:
+    """Refuse files for pictures that have another name than they need, or cannot be written."""
+    for option, file, kind in (("--strip", strip, ".png"), ("--gif", gif, ".gif")):
+        if file is not None:
+            if file.suffix.lower() != kind:
+                raise ValueError(f"{option} writes a {kind}; name it so, not {file.name}")
+            require_new(file, force, option)
