@@ -11,7 +11,7 @@ from refusals import refused
 import glauber
 from glauber import Denoiser, Model, NoiseLaw, PixelCodec, Process, Schedule, Transformer, TransformerConfig, objective
 from glauber.codec import CharCodec
-from glauber.method import METHODS, BoundOptions, LossOptions
+from glauber.method import METHODS, LossOptions
 from glauber.train import TrainSpec, train
 
 V, L = 4, 6
@@ -61,6 +61,15 @@ def written(tokens: Any, codec: Any = None) -> Any:
     return Model(network(), process(), codec).decode(tokens)
 
 
+def by(method: str) -> Transformer:
+    torch.manual_seed(0)
+    return METHODS[method].network(TransformerConfig(V, L, width=16, layers=1, heads=2))
+
+
+def left() -> Process:
+    return process(0.0, order="left-to-right")
+
+
 TAKERS: dict[str, Callable[[Any], Any]] = {
     "Process.corrupt": lambda x: process().corrupt(x, 3, generator()).x_t,
     **{
@@ -69,14 +78,12 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
     },
     "causal": lambda x: objective.causal(network(causal=True), process(), x),
     **{
-        f"{name}.{what}": lambda x, name=name, what=what, how=how: getattr(METHODS[name], what)(
-            METHODS[name].network(TransformerConfig(V, L, width=16, layers=1, heads=2)),
-            process(0.0, order="left-to-right"),
-            x,
-            how(generator=generator()),
-        )
+        f"{name}.loss": lambda x, name=name: METHODS[name].loss(by(name), left(), x, LossOptions(generator=generator()))
         for name in ("mdlm", "sedd", "udlm", "plaid")
-        for what, how in (("loss", LossOptions), ("bounds", BoundOptions))
+    },
+    **{
+        f"{name}.bound": lambda x, name=name: METHODS[name].bound(by(name), left(), x, generator=generator())
+        for name in ("mdlm", "sedd", "udlm", "plaid")
     },
     "bound": lambda x: glauber.bound(Denoiser(network()), process(), x, draws=2, generator=generator()).mean,
     "the start of run_chain": lambda x: chain(start=(x, 8)),

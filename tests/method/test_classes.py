@@ -18,6 +18,7 @@ from glauber import Denoiser, NoiseLaw, Oracle, Process, Schedule, run_chain
 from glauber.conditional import Transformer, TransformerConfig
 from glauber.conditional.adapters import guided
 from glauber.data import job, open_shards, prepare
+from glauber.method import class_number
 from glauber.model import Model, load
 from glauber.objective import dense
 from glauber.process.draws import KeyedGenerator
@@ -256,7 +257,7 @@ def test_a_class_is_named_by_its_name_or_its_number():
     named, unnamed = model(classes=["bag", "2", "coat"]), model()
     assert named.classes == ["bag", "2", "coat"]
     assert unnamed.classes == ["0", "1", "2"]
-    assert [named.class_number(c) for c in ("bag", "2", 2, "0", None)] == [0, 1, 2, 0, None]
+    assert [class_number(c, named.classes) for c in ("bag", "2", 2, "0", None)] == [0, 1, 2, 0, None]
     wanted = named.sample_tokens(8, seed=0, class_="coat")
     assert torch.equal(wanted, unnamed.sample_tokens(8, seed=0, class_=2))
     assert not torch.equal(wanted, named.sample_tokens(8, seed=0))
@@ -397,5 +398,5 @@ def test_a_network_that_reads_is_not_told_the_classes_and_the_run_says_so(tmp_pa
     assert fit(recipe("tiny"), data).network.classes == 2
     plan = apply_settings(recipe("tiny"), {"method": "ggm-marginal", "process.keep": 0.5, "train.steps": 2, "train.samples": 0})
     outcome = run(plan, data, tmp_path / "run", say=said.append)
-    assert any("2 classes, which are not told" in line for line in said)
+    assert any("2 classes, which this method, or a causal network, is not conditioned on" in line for line in said)
     assert load(outcome.model).classes == []

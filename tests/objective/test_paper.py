@@ -49,7 +49,7 @@ def trained():
     torch.manual_seed(0)
     network = Transformer(TransformerConfig(V, L, width=32, layers=1, heads=4, cond_dim=16, conditioning="time"))
     spec = TrainSpec(steps=1000, batch=256, lr=3e-3, warmup=50, grad_clip=1.0, ema_decay=0.99)
-    return Classifier(train(network, PROCESS, rows(20_000, 0), spec, "binary").network, PROCESS)
+    return Classifier(train(network, PROCESS, rows(20_000, 0), spec, "ggm-binary").network, PROCESS)
 
 
 def entropy(law):

@@ -134,10 +134,11 @@ def test_turns_fill_in_once_more_given_the_tokens_of_each_filled_image():
     it, draws = model_of(codec), torch.Generator().manual_seed(3)
     given, tokens = given_tokens(codec, image, hole, "cover")
     for _ in range(REFINEMENTS):
-        hasty = it.run(4, draws, clamp=(given, tokens), sweeps=1, order="random", block=2)  # 16 sites in at most 14 calls
+        fast = it.sampler(sweeps=1, order="random", block=2)  # 16 sites in at most 14 calls
+        hasty = fast.run(4, generator=draws, clamp=(given, tokens))
         before, tokens = tokens, codec.encode(np.where(hole, codec.decode(hasty), image))
         assert (tokens != before)[:, given].any()  # the fill is seen by tokens around it
-    last = np.where(hole, codec.decode(it.run(4, draws, clamp=(given, tokens))), image)
+    last = np.where(hole, codec.decode(it.sampler().run(4, generator=draws, clamp=(given, tokens))), image)
     found = it.inpaint(image, hole, num=4, seed=3, mask_rule="iterative")
     assert np.array_equal(np.stack([np.asarray(fill) for fill in found]), last)
     assert it.inpaint(image, hole, num=0, mask_rule="iterative") == []
@@ -145,10 +146,10 @@ def test_turns_fill_in_once_more_given_the_tokens_of_each_filled_image():
 
 def test_a_model_that_has_one_chain_alone_takes_turns_by_it():
     codec, image, hole = WideCodec(), photo(8, grey=True), square()
-    it, draws = model_of(codec, "marginal"), torch.Generator().manual_seed(3)
+    it, draws = model_of(codec, "ggm-marginal"), torch.Generator().manual_seed(3)
     given, tokens = given_tokens(codec, image, hole, "cover")
     for _ in range(REFINEMENTS + 1):
-        filled = np.where(hole, codec.decode(it.run(1, draws, clamp=(given, tokens))), image)
+        filled = np.where(hole, codec.decode(it.sampler().run(1, generator=draws, clamp=(given, tokens))), image)
         tokens = codec.encode(filled)
     assert np.array_equal(np.asarray(it.inpaint(image, hole, seed=3, mask_rule="iterative")), filled[0])
 

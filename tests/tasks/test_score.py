@@ -65,9 +65,9 @@ def test_tokens_of_a_text_model_score_as_their_text_does():
 def test_both_kernels_from_the_same_calls_are_each_what_they_are_alone():
     model = known(4, AB)
     found = cut([AB.encode("abbabaab"), AB.encode("bbb")], AB, 4)
-    both = score_windows(model, found, ("reversal", "heat-bath"), 4, 0)
+    both = score_windows(model.sampler(), found, ("reversal", "heat-bath"), 4, 0)
     for kernel, figures in both.items():
-        assert score_windows(model, found, (kernel,), 4, 0)[kernel] == figures
+        assert score_windows(model.sampler(), found, (kernel,), 4, 0)[kernel] == figures
     json.dumps(both)
 
 

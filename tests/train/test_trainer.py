@@ -206,13 +206,13 @@ def test_a_network_told_only_the_time_is_trained_on_what_the_time_tells():
     """Survival is the schedule's own but for the masks; a network told the survival sees other orders, too."""
     config = TransformerConfig(vocab=3, length=4, width=16, layers=1, heads=2, cond_dim=16, conditioning="time")
     for net, own in ((Transformer(config), True), (network(), False)):
-        ((x, t, survival),) = seen_by(net, "dense")
+        ((x, t, survival),) = seen_by(net, "ggm")
         same = (survival == PROCESS.schedule.survival(t)) | (x == 3)
         assert bool(same.all()) == own
 
 
 def test_the_paper_losses_draw_several_times_per_example():
-    ((x, _, _),) = seen_by(network(), "binary", replace(SPEC, timesteps=5))
+    ((x, _, _),) = seen_by(network(), "ggm-binary", replace(SPEC, timesteps=5))
     assert len(x) == 5 * SPEC.batch
 
 

@@ -149,9 +149,9 @@ def steps_plan(
 
 def whole_start(method: Method, num: int | None, run: Run) -> int:
     """How many rows, all of which begin as noise."""
-    for name in ("clamp", "start", "absent", "on_step", "rules"):
-        if getattr(run, name) not in (None, ()):
-            raise ValueError(f"the method {method.name} draws whole rows from noise, and takes no {name}")
+    for name in ("clamp", "start", "absent", "on_step"):
+        if getattr(run, name) is not None:
+            raise ValueError(f"the method {method.name} changes all sites at once: it cannot fill gaps, and takes no {name}")
     return 1 if num is None else num
 
 

@@ -1,7 +1,5 @@
 """The methods by their names, as a recipe and a saved model have them."""
 
-import difflib
-
 from glauber.method import sedd
 from glauber.method.autoregressive import Autoregressive
 from glauber.method.base import Method
@@ -26,9 +24,7 @@ def register(method: Method) -> Method:
 def find_method(name: str) -> Method:
     """A method by its name."""
     if name not in METHODS:
-        near = difflib.get_close_matches(str(name), METHODS, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"unknown method {name!r}; {hint}(there are {', '.join(METHODS)})")
+        raise ValueError(f"method is one of {', '.join(METHODS)}, not {name!r}")
     return METHODS[name]
 
 
