@@ -34,7 +34,8 @@ from glauber.runtime.files import write
 from glauber.train import recipe
 from glauber.train.codec import train_codec
 from glauber.train.overrides import apply_settings, parse_settings
-from glauber.train.run import run, shards_data
+from glauber.train.data import shards_data
+from glauber.train.run import run
 from glauber.train.vq import VQSettings
 
 METHODS = "ggm,ar,mdlm"

@@ -32,7 +32,8 @@ from glauber.runtime.runners import cuda_runner
 from glauber.tasks.score import Windows, characters, score_windows
 from glauber.train import recipe
 from glauber.train.overrides import apply_settings, parse_settings
-from glauber.train.run import run, shards_data
+from glauber.train.data import shards_data
+from glauber.train.run import run
 
 METHODS = ("ggm", "ar", "mlm")
 PASSAGE = 825  # characters of real text, about 256 tokens

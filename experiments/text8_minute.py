@@ -30,7 +30,8 @@ from glauber.train import TrainSpec
 from glauber.train.in_memory import InMemory
 from glauber.train.overrides import apply_settings
 from glauber.train.parallel import ALONE
-from glauber.train.run import Data, _trainer, fit
+from glauber.train.data import Data
+from glauber.train.run import _trainer, fit
 from glauber.train.validate import causal_process
 
 LENGTH = 256

@@ -44,9 +44,10 @@ from glauber.process.draws import new_generator
 from glauber.tasks.infill import fill_text
 from glauber.train import ProcessSpec, Recipe, Trainer, TrainSpec
 from glauber.train import train as train_in_memory
+from glauber.train.data import Data
 from glauber.train.in_memory import InMemory
 from glauber.train.report import read_log
-from glauber.train.run import Data, run
+from glauber.train.run import run
 
 ENVIRONMENT = {
     "ATEN_CPU_CAPABILITY": "default",

@@ -51,9 +51,10 @@ from glauber.evaluate.tokens import read_rows
 from glauber.runs import digest
 from glauber.tasks.infill import read_template
 from glauber.train import recipe
+from glauber.train.data import shards_data
 from glauber.train.folder import read_config
 from glauber.train.overrides import apply_settings, read_settings
-from glauber.train.run import run, shards_data
+from glauber.train.run import run
 from glauber.train.vq import VQSettings, VQTrainer
 
 SLOW, MEGABYTES = 10, 1000

@@ -16,9 +16,10 @@ from glauber.runtime import cuda_graph, runners
 from glauber.runtime.runners import cuda_runner
 from glauber.train import Trainer, TrainSpec, recipe
 from glauber.train.checkpoint import checkpoints
+from glauber.train.data import Data
 from glauber.train.in_memory import InMemory
 from glauber.train.report import read_log
-from glauber.train.run import Data, fit, run
+from glauber.train.run import fit, run
 
 pytestmark = pytest.mark.gpu
 

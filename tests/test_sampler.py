@@ -11,7 +11,7 @@ from enumeration import HEAT_BATH, World, random_law
 from refusals import refused
 
 from glauber import CallCounter, Model, NoiseLaw, Oracle, Process, Schedule, Transformer, TransformerConfig, run_chain
-from glauber.chain.budget import plan_within
+from glauber.chain.budget import schedule_within
 from glauber.method.diffusion import sites_in
 from glauber.process import smallest_block
 
@@ -28,19 +28,19 @@ def model(method="ggm", **network):
 
 @pytest.mark.parametrize("calls", range(1, 3 * L + 2))
 def test_no_sample_takes_more_calls_than_were_given(calls):
-    plan = plan_within(calls, L)
+    schedule = schedule_within(calls, L)
     counted = CallCounter(lambda x, t, survival, sites: NOISE.probs.log().expand(*sites.shape, V))
-    run_chain(counted, Process(plan.schedule, NOISE), 3, **plan.options)
-    assert counted.calls <= plan.calls <= calls
+    run_chain(counted, Process(schedule, NOISE), 3)
+    assert counted.calls <= len(schedule.times) <= calls
     assert counted.rows <= 3 * calls
-    if plan.schedule.block > 1:  # the next smaller block would be too small
-        steps, smaller = plan.schedule.steps, max(b for b in range(1, plan.schedule.block) if L % b == 0)
+    if schedule.block > 1:  # the next smaller block would be too small
+        steps, smaller = schedule.steps, max(b for b in range(1, schedule.block) if L % b == 0)
         assert steps > smaller * calls
 
 
 def test_every_site_is_visited_and_begins_as_noise():
     for calls, length in itertools.product(range(1, 40), (7, 8, 12)):
-        schedule = plan_within(calls, length).schedule
+        schedule = schedule_within(calls, length)
         assert set(schedule.order.tolist()) == set(range(length))
         assert schedule.steps >= length
         assert (schedule.survival(torch.tensor([schedule.steps])) == 0).all()
@@ -48,7 +48,7 @@ def test_every_site_is_visited_and_begins_as_noise():
 
 @pytest.mark.parametrize("calls", [3, 6, 11, 20])
 def test_the_law_is_exact_where_there_is_a_call_for_each_site(calls):
-    schedule = plan_within(calls, 3).schedule
+    schedule = schedule_within(calls, 3)
     assert schedule.block == 1
     pi = np.array([0.2, 0.5, 0.3])
     world = World(random_law(27, 0, 0.5), pi, schedule.site(torch.arange(schedule.steps)).tolist(), schedule.keep.tolist())
@@ -61,12 +61,12 @@ def test_the_law_is_exact_where_there_is_a_call_for_each_site(calls):
 def test_a_model_samples_within_its_calls():
     made = model()
     for calls in (4, 7, L):
-        plan, sampler = plan_within(calls, L), made.sampler(calls=calls)
-        process, generator = Process(plan.schedule, NOISE), torch.Generator().manual_seed(0)
+        schedule, sampler = schedule_within(calls, L), made.sampler(calls=calls)
+        process, generator = Process(schedule, NOISE), torch.Generator().manual_seed(0)
         wanted = run_chain(made.method.conditional(made.network, process), process, 5, generator=generator)
         assert torch.equal(made.sample_tokens(5, seed=0, calls=calls), wanted)
-        assert sampler.schedule.to_dict() == plan.schedule.to_dict()
-        assert sampler.calls == plan.calls <= calls
+        assert sampler.schedule.to_dict() == schedule.to_dict()
+        assert sampler.calls == len(schedule.times) <= calls
 
 
 @pytest.mark.parametrize(

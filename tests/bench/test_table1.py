@@ -30,8 +30,8 @@ from glauber.method import find_method
 from glauber.method.mdlm import clean_logits
 from glauber.tasks.score import Windows
 from glauber.train import run as running
+from glauber.train.data import Data
 from glauber.train.in_memory import InMemory
-from glauber.train.run import Data
 
 KEYS = ["method", "calls", "order", "bits_per_char", "judge_ppl", "entropy", "mauve", "seconds_per_sample", "train_seconds"]
 BUDGETS = (2, 8, 32)  # of rows of 32 tokens

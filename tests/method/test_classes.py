@@ -23,9 +23,10 @@ from glauber.model import Model, load
 from glauber.objective import dense
 from glauber.process.draws import KeyedGenerator
 from glauber.train import Trainer, TrainSpec, recipe, train
+from glauber.train.data import shards_data
 from glauber.train.in_memory import InMemory
 from glauber.train.overrides import apply_settings
-from glauber.train.run import fit, run, shards_data
+from glauber.train.run import fit, run
 
 V, L = 3, 4
 

@@ -21,9 +21,10 @@ from glauber.method.plaid_network import Plaid
 from glauber.method.sedd import sigma
 from glauber.process.draws import KeyedGenerator
 from glauber.train import TrainSpec, recipe
+from glauber.train.data import Data
 from glauber.train.in_memory import InMemory
 from glauber.train.report import read_log
-from glauber.train.run import Data, fit, run
+from glauber.train.run import fit, run
 
 V, L = 3, 3
 TABLE = random_law(V**L, 3, 0.5)

@@ -18,9 +18,11 @@ from glauber.data import prepare
 from glauber.train import Recipe, Trainer, TrainSpec, recipe, train
 from glauber.train import run as train_run
 from glauber.train.checkpoint import checkpoints, read_checkpoint, read_newest, write_checkpoint
+from glauber.train.data import shards_data
+from glauber.train.in_memory import InMemory
 from glauber.train.overrides import apply_settings
 from glauber.train.report import cut_log
-from glauber.train.run import Outcome, run, shards_data
+from glauber.train.run import Outcome, run
 
 SETTINGS = {"train.steps": 40, "train.decay": 40, "train.checkpoint_every": 5, "train.batch": 4, "train.samples": 0}
 NUMBERS = {"seconds": 0.0, "averaged": 0}
@@ -188,7 +190,7 @@ def small_trainer(rate: float) -> Trainer:
     network = Transformer(TransformerConfig(vocab=3, length=4, width=8, layers=1, heads=1))
     process = Process(Schedule.round_robin(4, 8, keep="linear"), NoiseLaw.uniform(3))
     rows = torch.arange(40).view(10, 4) % 3
-    return Trainer(network, process, train_run.InMemory(rows), TrainSpec(steps=100, batch=4, lr=rate, warmup=0))
+    return Trainer(network, process, InMemory(rows), TrainSpec(steps=100, batch=4, lr=rate, warmup=0))
 
 
 def test_training_in_memory_ends_at_the_first_loss_that_is_not_finite():

@@ -15,12 +15,13 @@ import torch
 import glauber
 from glauber.data import prepare
 from glauber.runs import is_run
+from glauber.train import loop as train_loop
 from glauber.train import recipe
-from glauber.train import run as train_run
 from glauber.train.checkpoint import checkpoints, read_newest
+from glauber.train.data import shards_data
 from glauber.train.overrides import apply_settings, parse_settings
 from glauber.train.parallel import World
-from glauber.train.run import run, shards_data
+from glauber.train.run import run
 
 SETTINGS = {
     "train.steps": 40,
@@ -36,10 +37,10 @@ PROGRAM = """
 import os, sys
 from pathlib import Path
 
-import glauber.train.run
+import glauber.train.loop
 from glauber.cli import main
 
-glauber.train.run.LOG_EVERY = 1
+glauber.train.loop.LOG_EVERY = 1
 if os.environ["RANK"] == os.environ.get("SPOILED"):  # its own loss at step 12, and not the gradient that all share
     from glauber.train.trainer import Trainer
 
@@ -52,7 +53,7 @@ main()
 
 @pytest.fixture(autouse=True)
 def every_step_is_logged(monkeypatch):
-    monkeypatch.setattr(train_run, "LOG_EVERY", 1)
+    monkeypatch.setattr(train_loop, "LOG_EVERY", 1)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,7 @@ def straight(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of one process."""
     out = tmp_path_factory.mktemp("straight") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train_run, "LOG_EVERY", 1)
+        patch.setattr(train_loop, "LOG_EVERY", 1)
         alone(data, out)
     return out
 

@@ -17,9 +17,10 @@ from refusals import refused
 from glauber.data import prepare
 from glauber.train import RECIPES, Recipe, recipe
 from glauber.train.checkpoint import checkpoints
+from glauber.train.data import shards_data
 from glauber.train.folder import LOCK, MAY_CHANGE, read_config
 from glauber.train.overrides import apply_settings, flat, recipe_of
-from glauber.train.run import Outcome, run, shards_data
+from glauber.train.run import Outcome, run
 
 SETTINGS = {
     "train.steps": 20,

@@ -25,11 +25,12 @@ from glauber.cli.info_words import run_words
 from glauber.data import open_shards, prepare
 from glauber.train import recipe
 from glauber.train.checkpoint import checkpoints, read_newest, write_checkpoint
+from glauber.train.data import Data, shards_data
 from glauber.train.in_memory import InMemory
 from glauber.train.overrides import apply_settings, parse_settings, read_settings
 from glauber.train.parallel import World
 from glauber.train.report import read_log
-from glauber.train.run import Data, run, shards_data
+from glauber.train.run import run
 from glauber.train.samples import draw_samples, quick_schedule
 
 SETTINGS = [

@@ -16,9 +16,10 @@ from PIL import Image
 
 from glauber.data import prepare
 from glauber.train import recipe
+from glauber.train.data import shards_data
 from glauber.train.overrides import apply_settings
 from glauber.train.report import read_log
-from glauber.train.run import run, shards_data
+from glauber.train.run import run
 
 
 def suggested(said: str) -> list[str]:

@@ -20,8 +20,9 @@ from glauber.data import prepare
 from glauber.method import METHODS
 from glauber.runs import checkpoints
 from glauber.train import Recipe, recipe
+from glauber.train.data import Data, digits_data, shards_data
 from glauber.train.overrides import apply_settings
-from glauber.train.run import Data, digits_data, run, shards_data
+from glauber.train.run import run
 
 SETTINGS = {"train.steps": 40, "train.batch": 4, "train.checkpoint_every": 5, "train.samples": 0, "network.width": 16}
 

@@ -11,9 +11,10 @@ import glauber
 from glauber.data import open_shards, prepare
 from glauber.method import METHODS
 from glauber.train import recipe
+from glauber.train.data import shards_data
 from glauber.train.overrides import apply_settings
 from glauber.train.report import read_log
-from glauber.train.run import run, shards_data
+from glauber.train.run import run
 from glauber.train.validate import nothing_learned, unigram_bits
 
 READS = {"network.causal": True, "train.causal_every": 2}

@@ -9,7 +9,7 @@ from glauber.cli.options import MODEL, RECIPES
 
 if TYPE_CHECKING:
     from glauber.recipe import Recipe
-    from glauber.train.run import Data
+    from glauber.train.data import Data
 
 
 @command(app)
@@ -46,9 +46,10 @@ def _plan(
     out: Path, recipe: str | None, data: Path | None, config: Path | None, settings: list[str], resume: bool
 ) -> "tuple[Recipe, Data]":
     """What is trained, and on what: by the user's settings, or as the run was begun."""
+    from glauber.train.data import digits_data, shards_data
     from glauber.train.overrides import apply_settings, parse_settings, read_settings
     from glauber.train.recipes import recipe as find_recipe
-    from glauber.train.run import digits_data, resumed, shards_data
+    from glauber.train.run import resumed
 
     changes = (read_settings(config) if config is not None else {}) | parse_settings(settings)
     if resume:

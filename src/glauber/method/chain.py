@@ -8,7 +8,7 @@ from torch import Tensor
 from glauber.chain import CallCounter, check_options, run_chain
 from glauber.chain.banned import restrict
 from glauber.chain.bounds import row_bounds
-from glauber.chain.budget import plan_within
+from glauber.chain.budget import schedule_within
 from glauber.chain.clamp import is_beginning
 from glauber.conditional import CausalConditional, StepLaw, TransformerConfig
 from glauber.method.base import (
@@ -45,7 +45,7 @@ class ChainMethod(Method):
     def within(self, own: Schedule, config: TransformerConfig, calls: int) -> Schedule:
         """A schedule with at most so many network calls."""
         self.require_any_schedule(config)
-        return plan_within(calls, own.length).schedule.to(own.order.device)
+        return schedule_within(calls, own.length).to(own.order.device)
 
     def require_any_schedule(self, config: TransformerConfig) -> None:
         """Refuse a model that can run on its own schedule alone."""

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from glauber.chain.bounds import row_bounds
 from glauber.conditional import Conditional, Denoiser, StepLaw, TransformerConfig, check_guidance
 from glauber.conditional.adapters import Network
 from glauber.method.base import BoundOptions, Capabilities, LossOptions, Request, Run, Samples, SamplingPlan
@@ -50,6 +51,18 @@ class MaskedDiffusion(Diffusion):
             if getattr(asked, name) is not None:
                 raise ValueError(f"the method {self.name} fills gaps by a chain on its own schedule; leave {name} out")
         return chain_plan(self, own, config, asked)
+
+    def plan_bound(
+        self, network: Any, process: Process, plan: SamplingPlan, x0: Tensor, how: BoundOptions = BoundOptions()
+    ) -> Tensor | None:
+        """In an order that of the chain with keep 0 that goes back through it: it draws the same sites with each call."""
+        if plan.order is None:
+            return super().plan_bound(network, process, plan, x0, how)
+        L, block = process.length, max(1, process.length // plan.calls)
+        schedule = Schedule.round_robin(L, L, 0.0, plan.order.cpu().flip(0), block).to(process.noise.probs.device)
+        chain = Process(schedule, process.noise)
+        conditional, draws = self.conditional(network, chain), min(how.draws, L // block)
+        return row_bounds(conditional, chain, x0, ("heat-bath",), draws, how.generator, progress=how.progress)[0]
 
 
 class MDLM(MaskedDiffusion):

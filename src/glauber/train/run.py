@@ -10,57 +10,40 @@ RUN/model/          the averaged weights, as `glauber.load` takes them, once the
 """
 
 import math
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
 from glauber.conditional import Transformer
-from glauber.data import load_digits
 from glauber.method import find_method
 from glauber.model import Model, load
 from glauber.process import Process
 from glauber.recipe import Recipe
-from glauber.runs import CONFIG, checkpoints, going_on, step_of, write_frame
+from glauber.runs import CONFIG, checkpoints, going_on, write_frame
 from glauber.runtime.files import disk_full_said
 from glauber.runtime.memory import require_memory
 from glauber.runtime.signals import PATIENCE, stop_requests
-from glauber.train.checkpoint import read_newest, write_checkpoint
+from glauber.train.checkpoint import read_newest
+from glauber.train.data import Data, digits_data, shards_data
 from glauber.train.folder import RunConfig, claimed, name_of, read_config, require_same
-from glauber.train.in_memory import InMemory
+from glauber.train.loop import loop, save
 from glauber.train.overrides import apply_settings
 from glauber.train.parallel import ALONE, World, whole
-from glauber.train.report import beside_the_bar, cut_log, last_validation, reports, summary_writer
+from glauber.train.report import beside_the_bar, cut_log, last_validation, summary_writer
 from glauber.train.samples import quick_sampler, require_pillow
 from glauber.train.threads import settle_threads
-from glauber.train.trainer import Rows, Trainer
+from glauber.train.trainer import Trainer
 from glauber.train.validate import validate
 
-LOG_EVERY = 10
 FLOAT = 4  # bytes
 STATES, KEPT = 4, 4
 """Numbers for each parameter while it is trained, and for each channel of each token and layer, at least: the weight, its
 gradient, its average and a moment; what the backward pass needs of attention and perceptron, in half precision if so be."""
 Say = Callable[[str], None]
-
-
-class Data(NamedTuple):
-    """What a run trains on."""
-
-    train: Rows
-    valid: Rows
-    vocab: int
-    length: int
-    counts: torch.Tensor
-    codec: Any
-    hash: str
-    classes: tuple[str, ...] = ()
-    folder: Path | None = None
 
 
 class Outcome(NamedTuple):
@@ -125,8 +108,8 @@ def _run(plan: Recipe, data: Data, out: Path, init: str | None, say: Say, world:
     look = partial(validate, trainer, model, shown, data.valid, data.counts, out, partial(beside_the_bar, say))
     # One of several processes waits for the others; torchrun, which passes signals on, ends it if that takes too long.
     with stop_requests(PATIENCE if world.size == 1 else math.inf) as stopped:
-        _loop(trainer, look, out, stopped)
-        _save(trainer, out)
+        loop(trainer, look, out, stopped)
+        save(trainer, out)
     if not trainer.done:
         say(f"stopped at step {trainer.step}; nothing is lost, go on with: {going_on(out)}")
         return Outcome(trainer.step, False, None)
@@ -187,28 +170,6 @@ def fit(plan: Recipe, data: Data) -> Recipe:
     return replace(plan, network=replace(plan.network, vocab=data.vocab, length=data.length, grid=grid, classes=classes))
 
 
-def digits_data() -> Data:
-    """The embedded digits, as the demo cuts them."""
-    from glauber.codec import PatchCodec
-
-    digits = load_digits()
-    codec = PatchCodec.fit(digits.train, patch=2, vocab=64)
-    tokens, held_out = codec.encode(digits.train), codec.encode(digits.held_out)
-    counts = tokens.flatten().bincount(minlength=codec.vocab)
-    return Data(InMemory(tokens), InMemory(held_out), codec.vocab, tokens.shape[1], counts, codec, "scikit-learn's digits")
-
-
-def shards_data(folder: Path) -> Data:
-    """A folder of token shards."""
-    from glauber.data import open_shards
-
-    shards = open_shards(folder)
-    shards.verify()
-    counts = torch.from_numpy(np.array(shards.counts))
-    rows = shards.rows("train"), shards.rows("valid")
-    return Data(*rows, shards.vocab, shards.length, counts, shards.codec, shards.hash, shards.classes, folder.resolve())
-
-
 def check_plan(plan: Recipe, data: Data, world: World = ALONE) -> None:
     """Refuse what would fail later, before anything is written."""
     ours, every = world.rows(plan.train.batch, plan.train.grad_accum), plan.train.causal_every
@@ -265,51 +226,3 @@ def _start_from(network: Transformer, other: Model, say: Say) -> None:
                 raise ValueError(f"the saved model has another {name}; its width, layers and conditioning must be the recipe's")
     if remade:
         say(f"made anew, since the tokens or classes differ: {', '.join(remade)}")
-
-
-def _loop(trainer: Trainer, look: Callable[[], dict[str, float]], out: Path, stopped: list[int]) -> None:
-    spec, world, stop = trainer.spec, trainer.world, False
-    with reports(trainer, out) as tell:
-        losses: list[torch.Tensor] = []
-        since, tokens = time.perf_counter(), 0
-        while not trainer.done and not stop:
-            losses.append(trainer.advance())
-            lost = trainer.device.type == "cpu" and trainer.trouble() is not None  # a GPU is not waited for at each step
-            trainer.seconds, stop = world.agree(trainer.seconds, bool(stopped) or lost)
-            tokens += spec.batch * trainer.process.length
-            validate = trainer.step % spec.evaluate_every == 0 or trainer.done
-            if trainer.step % LOG_EVERY == 0 or validate:
-                began = time.perf_counter()
-                _require_finite(trainer, out)
-                loss, now = world.mean(torch.stack(losses).mean()).item(), time.perf_counter()
-                trainer.seconds, _ = world.agree(trainer.seconds + now - began, False)  # a GPU runs behind; here we wait for it
-                validate = validate or trainer.done
-                record = {"step": trainer.step, "loss": loss, "tokens_per_second": tokens / (now - since), "lr": trainer.lr}
-                losses, since, tokens = [], now, 0
-                if validate:
-                    record |= look()
-                    since = time.perf_counter()
-                tell(record | {"seconds": trainer.seconds})
-            if trainer.step % spec.checkpoint_every == 0 and not trainer.done:
-                _save(trainer, out)
-
-
-def _require_finite(trainer: Trainer, out: Path, state: bool = False) -> None:
-    """Stop all processes where a loss or a gradient, or with `state` a weight, is not finite; what is on the disk stays."""
-    world = trainer.world
-    found = [trouble for trouble in world.gather(trainer.trouble(state)) if trouble is not None]
-    if found:
-        world.together(lambda: _give_up(min(found)[1], trainer.spec.lr, out) if world.first else None)
-
-
-def _give_up(what: str, rate: float, out: Path) -> None:
-    kept = checkpoints(out / "checkpoints")
-    where = f"the checkpoint of step {step_of(kept[-1])} is good" if kept else "no checkpoint was written yet"
-    again = f"{going_on(out)} --set train.lr={min(rate / 10, 1e-3):.3g}"
-    raise ValueError(f"{what}; {where}, {'go on from it' if kept else 'begin again'} with a lower rate: {again}")
-
-
-def _save(trainer: Trainer, out: Path) -> None:
-    """A checkpoint, unless what it would hold is worth nothing."""
-    _require_finite(trainer, out, state=True)
-    write_checkpoint(out / "checkpoints", *trainer.state(), trainer.spec.keep_checkpoints, trainer.world, trainer.sharded)

@@ -16,9 +16,10 @@ from glauber.evaluate.text import Texts, passages, read_texts
 from glauber.recipe import Recipe
 from glauber.runtime.files import read_object, write
 from glauber.tasks.score import Windows, characters
+from glauber.train.data import Data, shards_data
 from glauber.train.overrides import apply_settings
 from glauber.train.recipes import recipe
-from glauber.train.run import Data, check_plan, fit, shards_data
+from glauber.train.run import check_plan, fit
 
 RUN = {
     "train.steps": 10**7,
