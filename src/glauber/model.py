@@ -109,9 +109,9 @@ class Model(SavedModel):
             gaps: some sites will be given, which a method that is no chain must know beforehand.
             options: kernel, mark_noise, temperature, top_p, top_k, ban, ... of `run_chain`.
         """
-        number, told = class_number(class_, self.classes), {**self.sampling, **options}
-        asked = Request(calls, sweeps, block, order, sampler, number, guidance, gaps, told)
-        return Sampler(self.network, self.process, self.method, asked, precision or self.precision)
+        number, chain = class_number(class_, self.classes), {**self.sampling, **options}
+        request = Request(calls, sweeps, block, order, sampler, number, guidance, gaps, chain)
+        return Sampler(self.network, self.process, self.method, request, precision or self.precision)
 
     def sample_tokens(self, num: int = 1, seed: int | None = None, **options: Any) -> Tensor:
         """(num, L) tokens. Options as for `sampler`; and a clamp, a start, ... as for `run_chain`."""

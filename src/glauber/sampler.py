@@ -21,7 +21,7 @@ class Sampler:
 
     Args:
         process: the model's own; the plan may have another schedule.
-        asked: what differs from the model's own sampling.
+        request: what differs from the model's own sampling.
         precision: "fp32" or "bf16"; None for what the device is good at. Draws are float64 in any case.
 
     Example:
@@ -35,14 +35,14 @@ class Sampler:
         network: Transformer,
         process: Process,
         method: Method,
-        asked: Request = Request(),
+        request: Request = Request(),
         precision: str | None = None,
     ):
         self.network, self.process, self.method = network, process, method
         self.answers: Any = network
-        """What is asked; several processes may put a network there that they share."""
+        """What answers; several processes may put a network there that they share."""
         self.precision = require_precision(precision)
-        self.plan: SamplingPlan = method.plan(process.schedule, network.config, asked)
+        self.plan: SamplingPlan = method.plan(process.schedule, network.config, request)
 
     @property
     def schedule(self) -> Schedule:
@@ -73,7 +73,7 @@ class Sampler:
             return self.method.sample(self.answers, self.process, self.plan, num, run)
 
     def conditional(self, both_ways: bool = False) -> Conditional | StepLaw:
-        """What the network knows, for the model's own process; to be asked within `evaluating`."""
+        """What the network knows, for the model's own process; to be called within `evaluating`."""
         return self.method.conditional(self.network, self.process, both_ways)
 
     def evaluating(self) -> AbstractContextManager[None]:

@@ -90,7 +90,7 @@ class CausalConditional:
 
 
 class CausalBatch:
-    """A `Reader` that is asked about each site once, in order. On a GPU it looks at no number outside of tensors, so that one
+    """A `CausalConditional` that is queried for each site once, in order. On a GPU it looks at no number outside of tensors, so that one
     of its answers can be recorded, and replayed for all sites."""
 
     def __init__(self, network: Transformer, rows: int):

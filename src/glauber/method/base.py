@@ -193,8 +193,8 @@ class Method(ABC):
         """
 
     @abstractmethod
-    def plan(self, own: Schedule, config: TransformerConfig, asked: Request = Request()) -> SamplingPlan:
-        """How a model with this schedule of its own samples, if it is asked for so much; what cannot be is refused."""
+    def plan(self, own: Schedule, config: TransformerConfig, request: Request = Request()) -> SamplingPlan:
+        """How a model with this schedule of its own samples, for this request; what cannot be is refused."""
 
     @abstractmethod
     def sample(self, network: Any, process: Process, plan: SamplingPlan, num: int | None, run: Run = Run()) -> Samples:

@@ -28,19 +28,19 @@ from glauber.process import Process, Schedule, Tokens
 class ChainMethod(Method):
     """It samples by `run_chain`, on the model's own schedule or, where it can, on another one."""
 
-    def plan(self, own: Schedule, config: TransformerConfig, asked: Request = Request()) -> SamplingPlan:
+    def plan(self, own: Schedule, config: TransformerConfig, request: Request = Request()) -> SamplingPlan:
         """As in `Method`. A number of calls chooses the sweeps, the block and the order."""
-        if asked.sampler is not None:
+        if request.sampler is not None:
             raise ValueError("a sampler is for methods that are no chain; this model has calls, or sweeps and a block")
         schedule = own
-        if asked.calls is not None:
-            if any(option is not None for option in (asked.sweeps, asked.block, asked.order)):
+        if request.calls is not None:
+            if any(option is not None for option in (request.sweeps, request.block, request.order)):
                 raise ValueError("calls chooses the sweeps, the block and the order; leave either these out or calls")
-            schedule = self.within(own, config, asked.calls)
-        elif any(option is not None for option in (asked.sweeps, asked.block, asked.order)):
+            schedule = self.within(own, config, request.calls)
+        elif any(option is not None for option in (request.sweeps, request.block, request.order)):
             self.require_any_schedule(config)
-            schedule = changed(own, asked)
-        return chain_plan(self, schedule, config, asked)
+            schedule = changed(own, request)
+        return chain_plan(self, schedule, config, request)
 
     def within(self, own: Schedule, config: TransformerConfig, calls: int) -> Schedule:
         """A schedule with at most so many network calls."""
@@ -83,17 +83,17 @@ class ChainMethod(Method):
         return nats
 
 
-def chain_plan(method: Method, schedule: Schedule, config: TransformerConfig, asked: Request) -> SamplingPlan:
-    """The chain on this schedule, with the options that are asked for."""
-    options = {**method.sampling, **asked.options}
+def chain_plan(method: Method, schedule: Schedule, config: TransformerConfig, request: Request) -> SamplingPlan:
+    """The chain on this schedule, with the options of the request."""
+    options = {**method.sampling, **request.options}
     check_options(options, config.vocab)
     return SamplingPlan(
         schedule,
         len(schedule.times),
         options=options,
-        class_=asked.class_,
-        guidance=asked.guidance,
-        whole_rows=asked.calls is not None,
+        class_=request.class_,
+        guidance=request.guidance,
+        whole_rows=request.calls is not None,
     )
 
 
@@ -102,7 +102,7 @@ def sample_chain(method: Method, network: Any, process: Process, plan: SamplingP
     process = Process(plan.schedule, process.noise)
     gaps = run.clamp is not None and not is_beginning(run.clamp)
     conditional = restrict(method.conditional(network, process, gaps, plan.class_, plan.guidance), run.rules)
-    counted = None if isinstance(conditional, StepLaw) else CallCounter(conditional)  # a step law is asked at each step
+    counted = None if isinstance(conditional, StepLaw) else CallCounter(conditional)  # a step law is called at each step
     tokens = run_chain(
         conditional if counted is None else counted,
         process,
@@ -120,15 +120,15 @@ def sample_chain(method: Method, network: Any, process: Process, plan: SamplingP
     return Samples(tokens, plan.calls if counted is None else counted.rows / max(1, len(tokens)))
 
 
-def changed(own: Schedule, asked: Request) -> Schedule:
+def changed(own: Schedule, request: Request) -> Schedule:
     """The same with other sweeps, another block or order. Other sweeps let the survival fall linearly to 0."""
     settings = own.to_dict()
-    if asked.sweeps is not None and asked.sweeps < 1:
-        raise ValueError(f"sweeps must be at least 1, not {asked.sweeps}")
-    if asked.sweeps is not None and asked.sweeps != own.sweeps:
-        settings |= {"steps": asked.sweeps * own.length, "keep": "linear"}
-    if asked.block is not None:
-        settings["block"] = asked.block
-    if asked.order is not None:
-        settings["order"] = asked.order if isinstance(asked.order, str) else as_noised(asked.order)
+    if request.sweeps is not None and request.sweeps < 1:
+        raise ValueError(f"sweeps must be at least 1, not {request.sweeps}")
+    if request.sweeps is not None and request.sweeps != own.sweeps:
+        settings |= {"steps": request.sweeps * own.length, "keep": "linear"}
+    if request.block is not None:
+        settings["block"] = request.block
+    if request.order is not None:
+        settings["order"] = request.order if isinstance(request.order, str) else as_noised(request.order)
     return Schedule.round_robin(**settings, generator=one_permutation()).to(own.order.device)

@@ -52,9 +52,9 @@ class StepsMethod(Method):
         """Refused: it is no chain."""
         raise ValueError(f"the method {self.name} changes all sites at once and cannot fill gaps; use another method")
 
-    def plan(self, own: Schedule, config: TransformerConfig, asked: Request = Request()) -> SamplingPlan:
+    def plan(self, own: Schedule, config: TransformerConfig, request: Request = Request()) -> SamplingPlan:
         """A number of calls, one of its samplers and perhaps an order."""
-        return steps_plan(self, own, config, asked)
+        return steps_plan(self, own, config, request)
 
     def plan_bound(
         self, network: Any, process: Process, plan: SamplingPlan, x0: Tensor, how: BoundOptions = BoundOptions()
@@ -125,26 +125,26 @@ class Diffusion(StepsMethod):
 
 
 def steps_plan(
-    method: Method, own: Schedule, config: TransformerConfig, asked: Request, known: Sequence[str] = ("ban",)
+    method: Method, own: Schedule, config: TransformerConfig, request: Request, known: Sequence[str] = ("ban",)
 ) -> SamplingPlan:
     """A plan of so many steps, as many as there are sites if nothing is said; `known` are the options that the method takes."""
-    wrong = [name for name in ("sweeps", "block", "class_") if getattr(asked, name) is not None]
-    wrong += (["guidance"] if asked.guidance else []) + [name for name in asked.options if name not in known]
+    wrong = [name for name in ("sweeps", "block", "class_") if getattr(request, name) is not None]
+    wrong += (["guidance"] if request.guidance else []) + [name for name in request.options if name not in known]
     if wrong:
         taken = ", ".join(("calls", "sampler", "order", *known))
         raise ValueError(f"the method {method.name} takes {taken}, but no {wrong[0].removesuffix('_')}")
-    check_options(asked.options, config.vocab)
-    calls = own.length if asked.calls is None else asked.calls
+    check_options(request.options, config.vocab)
+    calls = own.length if request.calls is None else request.calls
     if not isinstance(calls, int) or isinstance(calls, bool) or calls < 1:
         raise ValueError(f"a sampler makes at least one network call, not {calls}")
     samplers = method.can.samplers
-    if asked.sampler is not None and asked.sampler not in samplers:
-        raise ValueError(f"the sampler of this method is {' or '.join(samplers)}, not {asked.sampler!r}")
-    order = sites_in(asked.order, own.length, calls)
+    if request.sampler is not None and request.sampler not in samplers:
+        raise ValueError(f"the sampler of this method is {' or '.join(samplers)}, not {request.sampler!r}")
+    order = sites_in(request.order, own.length, calls)
     if order is not None and not method.can.orders:
         raise ValueError("this method updates all sites at once, so it has no order of sites; leave the order out")
-    kind = samplers[0] if asked.sampler is None else asked.sampler
-    return SamplingPlan(own, calls, kind, order, dict(asked.options), by_chain=False, whole_rows=True)
+    kind = samplers[0] if request.sampler is None else request.sampler
+    return SamplingPlan(own, calls, kind, order, dict(request.options), by_chain=False, whole_rows=True)
 
 
 def whole_start(method: Method, num: int | None, run: Run) -> int:

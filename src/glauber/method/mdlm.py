@@ -43,14 +43,14 @@ class MaskedDiffusion(Diffusion):
             raise ValueError("a masked diffusion told the time knows no noise but masks; train it with conditioning=survival")
         return Denoiser(network, class_, guidance)
 
-    def plan(self, own: Schedule, config: TransformerConfig, asked: Request = Request()) -> SamplingPlan:
+    def plan(self, own: Schedule, config: TransformerConfig, request: Request = Request()) -> SamplingPlan:
         """Steps from masks to tokens; to fill gaps, the chain on the model's own schedule."""
-        if not asked.gaps:
-            return super().plan(own, config, asked)
+        if not request.gaps:
+            return super().plan(own, config, request)
         for name in ("calls", "sampler", "sweeps", "block", "order"):
-            if getattr(asked, name) is not None:
+            if getattr(request, name) is not None:
                 raise ValueError(f"the method {self.name} fills gaps by a chain on its own schedule; leave {name} out")
-        return chain_plan(self, own, config, asked)
+        return chain_plan(self, own, config, request)
 
     def plan_bound(
         self, network: Any, process: Process, plan: SamplingPlan, x0: Tensor, how: BoundOptions = BoundOptions()
@@ -98,9 +98,9 @@ class MDLM(MaskedDiffusion):
         stay = torch.full_like(p[..., :1], s / t)
         return carried_over(process, z, torch.cat([p, stay], -1))
 
-    def plan(self, own: Schedule, config: TransformerConfig, asked: Request = Request()) -> SamplingPlan:
+    def plan(self, own: Schedule, config: TransformerConfig, request: Request = Request()) -> SamplingPlan:
         """As in `MaskedDiffusion`; the ancestral sampler has its own order."""
-        plan = super().plan(own, config, asked)
+        plan = super().plan(own, config, request)
         if plan.order is not None and plan.sampler != "first-hitting":
             raise ValueError("an order of sites goes with the first-hitting sampler; the ancestral one has its own")
         return plan
@@ -168,7 +168,7 @@ def unmask_in_order(network: Network, process: Process, rows: int, plan: Samplin
 
 
 def unmask(network: Network, process: Process, z: Tensor, goes: Tensor, u: Tensor) -> tuple[Tensor, int]:
-    """Draw the masks that go (B, L) from the network's answers; rows without any are not asked about. How many were."""
+    """Draw the masks that go (B, L) from the network's answers; rows without any need no call. How many did."""
     need = goes.any(1).nonzero().squeeze(1)
     if not len(need):
         return z, 0

@@ -49,20 +49,20 @@ class MaskedLanguageModel(ChainMethod):
         check_guidance(class_, guidance)
         return Denoiser(network, class_, guidance)
 
-    def plan(self, own: Schedule, config: TransformerConfig, asked: Request = Request()) -> SamplingPlan:
+    def plan(self, own: Schedule, config: TransformerConfig, request: Request = Request()) -> SamplingPlan:
         """With a number of calls as many whole sweeps, in any order."""
-        if asked.calls is None:
-            return super().plan(own, config, asked)
+        if request.calls is None:
+            return super().plan(own, config, request)
         L = own.length
-        if asked.calls < L or asked.calls % L or asked.sweeps is not None or asked.block is not None:
+        if request.calls < L or request.calls % L or request.sweeps is not None or request.block is not None:
             raise ValueError(
-                f"Gibbs sampling makes whole sweeps of {L} calls, one a site: calls is a multiple of that, not {asked.calls}, "
+                f"Gibbs sampling makes whole sweeps of {L} calls, one a site: calls is a multiple of that, not {request.calls}, "
                 "and sweeps and block are left out"
             )
-        order = "left-to-right" if asked.order is None else asked.order
+        order = "left-to-right" if request.order is None else request.order
         sites = order if isinstance(order, str) else as_noised(order)
-        schedule = Schedule.round_robin(L, asked.calls, 1.0, sites, generator=one_permutation())
-        return chain_plan(self, schedule.to(own.order.device), config, asked)
+        schedule = Schedule.round_robin(L, request.calls, 1.0, sites, generator=one_permutation())
+        return chain_plan(self, schedule.to(own.order.device), config, request)
 
     def bounds(self, network: Any, process: Process, x0: Tokens, how: BoundOptions = BoundOptions()) -> Bounds:
         """Refused: there is none."""

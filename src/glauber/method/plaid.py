@@ -89,9 +89,9 @@ class EmbeddingDiffusion(StepsMethod):
         answer: Answer = network(x, t, noise, network(x, t, noise).guess)
         return answer
 
-    def plan(self, own: Schedule, config: TransformerConfig, asked: Request = Request()) -> SamplingPlan:
+    def plan(self, own: Schedule, config: TransformerConfig, request: Request = Request()) -> SamplingPlan:
         """At least two calls: each but the last is told the guess before it, and the last draws the tokens."""
-        plan = steps_plan(self, own, config, asked, ("ban", "temperature"))
+        plan = steps_plan(self, own, config, request, ("ban", "temperature"))
         if plan.calls < 2:
             raise ValueError(f"plaid makes at least 2 network calls, not {plan.calls}")
         return plan

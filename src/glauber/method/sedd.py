@@ -56,11 +56,11 @@ class Absorbing(MaskedDiffusion):
         """(B, L, V) f = log s_θ - log((1-t)/t). A new network says 1/V."""
         return clean_logits(network, process, z) - math.log(process.vocab)
 
-    def plan(self, own: Schedule, config: TransformerConfig, asked: Request = Request()) -> SamplingPlan:
+    def plan(self, own: Schedule, config: TransformerConfig, request: Request = Request()) -> SamplingPlan:
         """As in `MaskedDiffusion`; in an order there are no steps of a sampler."""
-        plan = super().plan(own, config, asked)
-        if plan.order is not None and asked.sampler is not None:
-            raise ValueError(f"with an order of sites there is no {asked.sampler} step; leave the sampler or the order out")
+        plan = super().plan(own, config, request)
+        if plan.order is not None and request.sampler is not None:
+            raise ValueError(f"with an order of sites there is no {request.sampler} step; leave the sampler or the order out")
         return plan
 
     @torch.no_grad()

@@ -59,7 +59,7 @@ def fast_pass(sampler: Sampler) -> Sampler:
     if not method.can.any_schedule or config.conditioning == "time":
         return sampler
     L, plan = sampler.length, sampler.plan
-    asked = Request(
+    request = Request(
         sweeps=1,
         block=smallest_block(L, L, FAST_CALLS),
         order="random",
@@ -67,7 +67,7 @@ def fast_pass(sampler: Sampler) -> Sampler:
         guidance=plan.guidance,
         options=plan.options,
     )
-    return Sampler(sampler.network, sampler.process, method, asked, sampler.precision)
+    return Sampler(sampler.network, sampler.process, method, request, sampler.precision)
 
 
 def inpaint(
@@ -149,7 +149,7 @@ def placed(image: np.ndarray, shape: tuple[int, ...], left: int | None, top: int
             f"to be continued an image must be smaller than the model's {shape[1]}×{shape[0]} pixels, and this one has "
             f"{image.shape[1]}×{image.shape[0]}"
         )
-    y, x = (space // 2 if asked is None else asked for space, asked in zip(room, (top, left), strict=True))
+    y, x = (space // 2 if given is None else given for space, given in zip(room, (top, left), strict=True))
     if not (0 <= y <= room[0] and 0 <= x <= room[1]):
         raise ValueError(f"there is room for {room[1]} pixels to the left and {room[0]} above the image, not for {x} and {y}")
     canvas, around = np.zeros(shape, np.uint8), np.ones(shape[:2], bool)

@@ -41,8 +41,8 @@ def plans(method: str, length: int) -> list[Plan]:
 
 def sampler_of(model: Model, plan: Plan) -> Sampler:
     """The sampler of a row. A random order of a chain is one permutation, the same for all rows of tokens."""
-    asked = compared(model.method, model.process.length, plan).request
-    return model.sampler(asked.calls, asked.sweeps, asked.block, asked.order)
+    request = compared(model.method, model.process.length, plan).request
+    return model.sampler(request.calls, request.sweeps, request.block, request.order)
 
 
 def compared(method: Method, length: int, plan: Plan) -> Compared:
