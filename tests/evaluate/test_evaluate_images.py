@@ -1,4 +1,4 @@
-"""Images judged by their features: each figure against an independent computation, killed in the middle, fed wrong things."""
+"""Images evaluated by features: each figure against an independent computation, killed in the middle, fed wrong things."""
 
 import json
 import pickle

@@ -1,4 +1,4 @@
-"""Ways to learn the conditional: the paper's `binary` and its `marginal`, `dense`, the default; `reading`, `masked`."""
+"""Losses that learn the conditional: the paper's `binary` and its `marginal`; `dense`, the default; `causal` and `masked`."""
 
 from collections.abc import Callable
 
@@ -22,11 +22,11 @@ __all__ = [
     "OBJECTIVES",
     "binary",
     "binary_loss",
+    "causal",
     "dense",
     "dense_loss",
     "draw_times",
     "marginal",
     "marginal_loss",
     "masked",
-    "reading",
 ]
