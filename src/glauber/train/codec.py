@@ -151,7 +151,7 @@ class _Folder:
 
 @contextmanager
 def _pixels(sources: Sources, out: Path, progress: bool) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The images to train on, uint8 (N, *shape), in a file that goes away at the end, and some drawn at random for validation."""
+    """The images to train on, uint8 (N, *shape), in a file that goes away at the end; some drawn at random for validation."""
     count, path = sum(1 for source in sources.files for _ in find_images(source.path)), out / PIXELS
     chosen = set(np.random.default_rng(0).choice(count, min(HELD_OUT, count // 20), replace=False).tolist())
     held = np.empty((0, *sources.shape), np.uint8)

@@ -37,12 +37,13 @@ def tiny() -> Recipe:
 
 def small() -> Recipe:
     """Fits any data; minutes on a laptop's CPU. Autoregressive samples are the first to become good."""
-    return Recipe(
+    base = novels()
+    return replace(
+        base,
         name="small",
         about="a network that fits any data; about five minutes on two CPU cores, for rows of 256 tokens",
         tokens="those of the data",
-        network=TransformerConfig(vocab=2, length=1, width=96, layers=4, heads=3, cond_dim=32, causal=True),
-        process=ProcessSpec(keep="linear", noise="unigram"),
+        network=replace(base.network, vocab=2, length=1, width=96, layers=4, heads=3, cond_dim=32),
         train=TrainSpec(
             steps=3000, batch=8, optimizer="muon", lr=1e-2, warmup=50, ema_decay=0.99, checkpoint_every=250, **MIXED
         ),
@@ -73,43 +74,30 @@ def novels() -> Recipe:
     )
 
 
-def _images(name: str, about: str, tokens: str, network: TransformerConfig, steps: int, batch: int) -> Recipe:
-    """Images as a grid of codes, which a causal network knows line by line and in any order."""
-    return Recipe(
-        name=name,
-        about=about,
-        tokens=tokens,
-        network=network,
-        process=ProcessSpec(keep="linear"),
-        train=TrainSpec(steps=steps, batch=batch, lr=2e-3, warmup=500, precision="bf16", **MIXED),
-    )
-
-
 def fashion() -> Recipe:
     """Fashion-MNIST: 28×28, grey, 60,000 images."""
-    return _images(
+    return Recipe(
         name="fashion",
         about="Fashion-MNIST, 28×28 grey images as 14×14 tokens; for a minute or more on one H200",
         tokens="256 codes of a VQ codec that shrinks by 2",
         network=TransformerConfig(
             256, 196, width=256, layers=7, heads=4, grid=(14, 14), learned_positions=True, cond_dim=64, causal=True
         ),
-        steps=6_000,
-        batch=320,
+        process=ProcessSpec(keep="linear"),
+        train=TrainSpec(steps=6_000, batch=320, lr=2e-3, warmup=500, precision="bf16", **MIXED),
     )
 
 
 def faces() -> Recipe:
     """Faces at 64 pixels: tens of thousands of images."""
-    return _images(
+    base = fashion()
+    return replace(
+        base,
         name="faces",
         about="faces of 64×64 pixels as 16×16 tokens; for two minutes or more on one H200",
         tokens="1024 codes of a VQ codec that shrinks by 4",
-        network=TransformerConfig(
-            1024, 256, width=384, layers=8, heads=6, grid=(16, 16), learned_positions=True, cond_dim=64, causal=True
-        ),
-        steps=4_000,
-        batch=256,
+        network=replace(base.network, vocab=1024, length=256, width=384, layers=8, heads=6, grid=(16, 16)),
+        train=replace(base.train, steps=4_000, batch=256),
     )
 
 
