@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from language import keep_samples, low_precision
+from language import keep_samples
+from shared import device, low_precision
 
 from glauber import CallCounter, Model, Process, Schedule, load, run_chain
 from glauber.conditional import Denoiser
@@ -40,7 +41,7 @@ class Plan(NamedTuple):
 
 
 def plans(L: int) -> Iterator[Plan]:
-    """One to four sweeps in blocks that keep to the budget, in three orders, noise labelled or not, with both kernels."""
+    """One to four sweeps in blocks that keep to the budget, in three orders, noise marked or not, with both kernels."""
     for part in PARTS:
         calls = int(L / part)
         for sweeps in SWEEPS:
@@ -50,21 +51,20 @@ def plans(L: int) -> Iterator[Plan]:
             for order in ORDERS if block > 1 else ("left-to-right", "random"):
                 generator = torch.Generator().manual_seed(0)
                 schedule = Schedule.round_robin(L, sweeps * L, "linear", order, block, generator=generator)
-                # With one sweep noise is told apart anyway, and no token is kept.
+                # With one sweep noise can be recognised anyway, and no token is kept.
                 for options in ({}, {"mark_noise": True}, {"kernel": "reversal"})[: 1 if sweeps == 1 else 3]:
                     how = " ".join(["marked" if "mark_noise" in options else "", str(options.get("kernel", ""))]).strip()
                     yield Plan(f"calls {calls}, {sweeps} sweeps, {order}, block {block} {how}".strip(), schedule, options)
                 if sweeps == 2 and order == "segments":
-                    yield Plan(
-                        f"calls {calls}, 2 sweeps, onward, block {block} first labelled", schedule, {"mark_noise": "first"}
-                    )
+                    name = f"calls {calls}, 2 sweeps, segments, block {block} first marked"
+                    yield Plan(name, schedule, {"mark_noise": "first"})
         if part > 2:  # half of the budget for all sites, a quarter to draw the doubtful ones anew
             schedule = Schedule.round_robin(L, L, "linear", "segments", 2 * L // calls)
-            yield Plan(f"calls {calls}, 1 sweeps, onward, block {2 * L // calls} polished", schedule, {}, calls // 4)
+            yield Plan(f"calls {calls}, 1 sweeps, segments, block {2 * L // calls} polished", schedule, {}, calls // 4)
 
 
 def run(model: Model, counted: CallCounter, plan: Plan, number: int) -> torch.Tensor:
-    """The samples of a way."""
+    """The samples of a plan."""
     process = Process(plan.schedule, model.process.noise).to(model.device)
     generator, L = torch.Generator().manual_seed(0), plan.schedule.length
     if plan.options.get("mark_noise") != "first":
@@ -89,7 +89,7 @@ def polished(model: Model, counted: CallCounter, x: torch.Tensor, calls: int, ge
 
 
 def draw(model: Model, plan: Plan, out: Path, number: int) -> None:
-    """The samples of a way, unless they are there."""
+    """Keep the samples of a plan, unless they are there."""
     folder = out / "samples"
     if (folder / plan.name.replace(" ", "_") / "00000.json").is_file():
         return
@@ -99,8 +99,8 @@ def draw(model: Model, plan: Plan, out: Path, number: int) -> None:
     keep_samples(folder, plan.name, 0, x, counted.rows / number, began)
 
 
-class Judged(NamedTuple):
-    """What the judge said of a way."""
+class Row(NamedTuple):
+    """The scores of a plan."""
 
     budget: int
     kind: str
@@ -111,7 +111,7 @@ class Judged(NamedTuple):
 
 
 def collect(out: Path) -> dict[str, Any]:
-    """What the judge said of all ways and of real text, in few words; kept in OUT/calls.json."""
+    """The main scores of all plans and of real text; kept in OUT/calls.json."""
 
     def short(side: dict[str, Any]) -> dict[str, Any]:
         judge = {name: side["judges"][0][name] for name in FIGURES}
@@ -129,17 +129,14 @@ def collect(out: Path) -> dict[str, Any]:
     return figures
 
 
-def evaluated(out: Path) -> tuple[list[Judged], float]:
-    """All ways, and the perplexity of real text."""
+def scored(out: Path) -> tuple[list[Row], float]:
+    """All plans, and the perplexity of real text."""
     figures, rows = collect(out), []
     for row in figures["rows"]:
         budget, sweeps, order, block = row["name"].removeprefix("calls ").split(", ")
-        order, how = (
-            order.replace("left-to-right", "segments"),
-            " ".join(block.split()[2:]),
-        )  # blocks of one site are the same in both
-        kind = f"{sweeps}, {order}, {how}".strip(", ").replace("1 sweeps", "1 sweep")
-        rows.append(Judged(int(budget), kind, row["calls"], row["seconds"], row["perplexity"], row["entropy"]))
+        order = order.replace("left-to-right", "segments")  # blocks of one site are the same in both
+        kind = f"{sweeps}, {order}, {' '.join(block.split()[2:])}".strip(", ").replace("1 sweeps", "1 sweep")
+        rows.append(Row(int(budget), kind, row["calls"], row["seconds"], row["perplexity"], row["entropy"]))
     return rows, figures["real"]["perplexity"]
 
 
@@ -148,7 +145,7 @@ def table(out: Path) -> None:
     from matplotlib.figure import Figure
     from matplotlib.ticker import NullFormatter
 
-    rows, real = evaluated(out)
+    rows, real = scored(out)
     budgets = sorted({row.budget for row in rows})
     print(f"| | {' | '.join(map(str, budgets))} |\n|---|{'---:|' * len(budgets)}")
     for kind in sorted({row.kind for row in rows}, key=lambda kind: min(row.perplexity for row in rows if row.kind == kind)):
@@ -176,7 +173,7 @@ def table(out: Path) -> None:
 
 
 def main() -> None:
-    """Read the arguments; sample every way, or show what the judge said of them."""
+    """Read the arguments; sample by every plan, or show the scores."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="novels")
     parser.add_argument("--out", type=Path, required=True)
@@ -186,7 +183,7 @@ def main() -> None:
     if args.table:
         table(args.out)
         return
-    model = load(args.model, "cuda" if torch.cuda.is_available() else "cpu")
+    model = load(args.model, device())
     for plan in plans(model.process.length):
         draw(model, plan, args.out, args.number)
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from checked import keep, require
 from PIL import Image
+from shared import npy
 from tqdm import tqdm
 
 SIDE, HELD_OUT, LEVELS = 64, 5000, 8
@@ -58,13 +59,6 @@ def different(images: np.ndarray, block: int = 1000) -> np.ndarray:
     return images[stays]
 
 
-def as_file(images: np.ndarray) -> bytes:
-    """Of an array."""
-    content = io.BytesIO()
-    np.save(content, images)
-    return content.getvalue()
-
-
 def main() -> None:
     """Read the checkout, write two arrays and a folder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -76,7 +70,7 @@ def main() -> None:
     parts = {"test": images[:HELD_OUT], "train": images[HELD_OUT:]}
     for part, array in parts.items():
         print(f"{part}: {len(array):,} images")
-        keep(args.out / f"{part}.npy", as_file(array), SHA256[part], "another Pillow may scale in another way; 13.0.0 was used")
+        keep(args.out / f"{part}.npy", npy(array), SHA256[part], "another Pillow may scale in another way; 13.0.0 was used")
     folder = args.out / "train"
     folder.mkdir(exist_ok=True)
     for number, image in enumerate(tqdm(parts["train"], desc="train", disable=None)):

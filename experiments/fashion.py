@@ -11,7 +11,6 @@ DATA holds the four *-ubyte.gz files, as Debian's dataset-fashion-mnist and the 
 against its sha256. `glauber prepare OUT/train --grey --tokenizer vq:CODEC` takes the folders.
 """
 
-import argparse
 import gzip
 from pathlib import Path
 
@@ -19,6 +18,7 @@ import numpy as np
 import torch
 from checked import require
 from safetensors.torch import load_file, save
+from shared import PATH, device, run_command
 from torch import Tensor, nn
 from torch.nn import functional as F
 from tqdm import tqdm
@@ -75,11 +75,6 @@ def as_input(images: np.ndarray, device: torch.device) -> Tensor:
     return torch.from_numpy(np.array(images)).to(device)[:, None].float() / 127.5 - 1
 
 
-def device() -> torch.device:
-    """A GPU if there is one."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
 def train_classifier(images: np.ndarray, labels: np.ndarray, epochs: int = EPOCHS, seed: int = 0) -> Classifier:
     """By Adam on mirrored and shifted images, the rate falling to 0."""
     torch.manual_seed(seed)
@@ -98,7 +93,7 @@ def train_classifier(images: np.ndarray, labels: np.ndarray, epochs: int = EPOCH
                 batch = batch.flip(3)
             loss = F.cross_entropy(network(batch), y[rows.to(y.device)])
             optimizer.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             schedule.step()
             bar.update()
@@ -157,17 +152,9 @@ def classifier(data: Path, out: Path, epochs: int) -> None:
 
 def main() -> None:
     """See above."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(required=True)
-    for command in (arrays, folders, classifier):
-        sub = commands.add_parser(command.__name__, help=command.__doc__)
-        sub.add_argument("data", type=Path)
-        sub.add_argument("out", type=Path)
-        if command is classifier:
-            sub.add_argument("--epochs", type=int, default=EPOCHS)
-        sub.set_defaults(command=command)
-    options = vars(parser.parse_args())
-    options.pop("command")(**options)
+    places = {"data": PATH, "out": PATH}
+    epochs = {"type": int, "default": EPOCHS}
+    run_command(__doc__, {arrays: places, folders: places, classifier: places | {"--epochs": epochs}})
 
 
 if __name__ == "__main__":

@@ -1,17 +1,16 @@
-"""The image table: a codec, the GGM, its autoregressive twin and masked diffusion on the same tokens, samples, their figures.
+"""The image table: a codec, the GGM, its AR baseline and masked diffusion on the same tokens, samples, their figures.
 
     python experiments/images.py card --images TRAIN --recipe fashion --out OUT [--seconds 80] [--grey] ...
-    python experiments/images.py judge --train TRAIN.npy --test TEST.npy --out OUT --features inception.safetensors
+    python experiments/images.py evaluate --train TRAIN.npy --test TEST.npy --out OUT --features inception.safetensors
     python experiments/images.py pictures --train TRAIN.npy --test TEST.npy --out OUT
 
-TRAIN is a folder of images; TRAIN.npy holds those to compare with, TEST.npy held-out ones. `card` trains and samples; `judge`
-scores what it left, and held-out images under each model; `pictures` shows it, and fills of held-out images. A GPU is used if
-there is one. The first two may be interrupted: called again they go on from where they were.
-inpainting.py beside it judges fills.
+TRAIN is a folder of images; TRAIN.npy holds those to compare with, TEST.npy held-out ones. `card` trains and samples.
+`evaluate` computes the figures of the samples and the likelihood of held-out images. `pictures` shows samples, and fills of
+held-out images. A GPU is used if there is one. The first two may be interrupted: called again they go on from where they were.
+inpainting.py beside it evaluates fills.
 """
 
 import argparse
-import io
 import json
 import time
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from inpainting import hole
-from language import low_precision
+from shared import device, low_precision, npy, trained
 
 from glauber import Model, load
 from glauber.codec import ImageCodec
@@ -29,20 +28,16 @@ from glauber.evaluate.features import FeatureNetwork, Images, in_colour, read_im
 from glauber.evaluate.images import evaluate_images
 from glauber.pictures import grid
 from glauber.provenance import write_figures
-from glauber.runs import is_run
 from glauber.runtime.files import write
-from glauber.train import recipe
 from glauber.train.codec import train_codec
-from glauber.train.overrides import apply_settings, parse_settings
-from glauber.train.data import shards_data
-from glauber.train.run import run
 from glauber.train.vq import VQSettings
 
 METHODS = "ggm,ar,mdlm"
-NEEDED = {"card": ("images",), "judge": ("train", "test", "features"), "pictures": ("train", "test")}
+NEEDED = {"card": ("images",), "evaluate": ("train", "test", "features"), "pictures": ("train", "test")}
 ROWS = 1000  # sampled at once
 FILLED = 8  # held-out images in the picture of fills
-SCORED = 500  # held-out images whose likelihood is told
+SCORED = 500  # held-out images whose likelihood is computed
+SCORED_BY: dict[str, dict[str, Any]] = {"ggm": {"sweeps": 1, "order": "left-to-right"}}  # which is exact
 
 
 def codec(args: argparse.Namespace) -> None:
@@ -66,30 +61,18 @@ def tokens(args: argparse.Namespace) -> None:
         prepare([args.images], args.out / "data", name, size=args.size, grey=args.grey, progress=False)
 
 
-def train(args: argparse.Namespace, method: str) -> Model:
-    """A model of the method, in OUT/METHOD; all of them for the same time on the same tokens."""
-    settings = {"method": method, "train.seconds": args.seconds, "train.steps": 10**7, **parse_settings(args.set)}
-    out = args.out / method
-    run(apply_settings(recipe(args.recipe), settings), shards_data(args.out / "data"), out, resume=is_run(out))
-    return loaded(out)
-
-
-def loaded(folder: Path) -> Model:
-    """On a GPU if there is one."""
-    return load(folder, "cuda" if torch.cuda.is_available() else "cpu")
-
-
-def plans(method: str, length: int) -> dict[str, dict[str, Any]]:
-    """Sets of samples, and the options of each: a call for each site, and a quarter of these; of the GGM in two orders."""
+def plans(length: int) -> dict[str, dict[str, dict[str, Any]]]:
+    """By method, sets of samples and the options of each: a call for each site, and a quarter of these; of the GGM in two
+    orders."""
     block = next(block for block in range(4, length + 1) if length % block == 0)
-    if method == "ar":
-        return {"ar": {}}
-    if method == "mdlm":
-        return {"mdlm": {}, "mdlm-quarter": {"calls": length // block}}
     return {
-        "ggm": {"sweeps": 1, "order": "left-to-right"},  # from left to right; a chain goes back through its schedule
-        "ggm-quarter": {"calls": length // block},
-        "ggm-random": {"sweeps": 1, "block": block, "order": "random"},
+        "ar": {"ar": {}},
+        "mdlm": {"mdlm": {}, "mdlm-quarter": {"calls": length // block}},
+        "ggm": {
+            "ggm": {"sweeps": 1, "order": "left-to-right"},
+            "ggm-quarter": {"calls": length // block},
+            "ggm-random": {"sweeps": 1, "block": block, "order": "random"},
+        },
     }
 
 
@@ -102,17 +85,10 @@ def sample(name: str, model: Model, out: Path, number: int, **options: Any) -> N
         parts = range(0, number, ROWS)
         drawn = torch.cat([model.sample_tokens(min(ROWS, number - part), part, **options).cpu() for part in parts])
     seconds = time.perf_counter() - began
-    keep(out / f"tokens-{name}.npy", drawn.numpy().astype(np.min_scalar_type(model.process.vocab - 1)))
+    write(out / f"tokens-{name}.npy", npy(drawn.numpy().astype(np.min_scalar_type(model.process.vocab - 1))))
     write(out / f"samples-{name}.json", json.dumps({"seconds": seconds, "number": number, "options": options}).encode())
-    keep(out / f"samples-{name}.npy", decoded(model, drawn))
+    write(out / f"samples-{name}.npy", npy(decoded(model, drawn)))
     print(f"{name}: {number} samples, {seconds:.1f} s", flush=True)
-
-
-def keep(path: Path, array: np.ndarray) -> None:
-    """All of it or nothing."""
-    content = io.BytesIO()
-    np.save(content, array)
-    write(path, content.getvalue())
 
 
 def decoded(model: Model, tokens: torch.Tensor) -> np.ndarray:
@@ -121,7 +97,7 @@ def decoded(model: Model, tokens: torch.Tensor) -> np.ndarray:
     return own.decode(tokens.cpu())
 
 
-def judge(args: argparse.Namespace) -> None:
+def evaluate(args: argparse.Namespace) -> None:
     """Every set of samples, and the test images as the codec gives them back; the figures in OUT/images.json."""
     path = args.out / "images.json"
     found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {"samples": {}}
@@ -151,10 +127,10 @@ def likelihoods(args: argparse.Namespace, found: dict[str, Any]) -> None:
     images = read_images(args.test)
     for method in args.methods.split(","):
         if method not in found and (args.out / method).is_dir():
-            model = loaded(args.out / method)
+            model = load(args.out / method, device())
             own: ImageCodec = model.codec  # type: ignore[assignment]
             rows = own.encode(images.read(range(min(SCORED, images.number))))
-            report = model.score(rows, **({"sweeps": 1, "order": "left-to-right"} if method == "ggm" else {}))  # read: exact
+            report = model.score(rows, **SCORED_BY.get(method, {}))
             found[method] = report | {"trained": model.about}
             print(f"{method}: {report['bits_per_token']:.4f} bits per token", flush=True)
 
@@ -182,7 +158,7 @@ def pictures(args: argparse.Namespace) -> None:
         beside = zip(near["shown"], near["neighbours"], strict=True)
         rows = [in_colour(images) for k, others in beside for images in (drawn.read([k]), known.read(others))]
         grid(np.concatenate(rows), len(rows[0]) + len(rows[1]), scale).save(args.out / f"{name}-nearest.png")
-    shown = fills(loaded(args.out / "ggm"), held.read(range(min(FILLED, held.number))))
+    shown = fills(load(args.out / "ggm", device()), held.read(range(min(FILLED, held.number))))
     grid(in_colour(shown), 6, scale).save(args.out / "inpainting.png")
 
 
@@ -208,13 +184,13 @@ def main() -> None:
             parser.error(f"{args.stage} needs --{name}")
     args.out.mkdir(parents=True, exist_ok=True)
     if args.stage != "card":
-        {"judge": judge, "pictures": pictures}[args.stage](args)
+        {"evaluate": evaluate, "pictures": pictures}[args.stage](args)
         return
     codec(args)
     tokens(args)
     for method in args.methods.split(","):
-        model = train(args, method)
-        for name, options in plans(method, model.process.length).items():
+        model = trained(args.recipe, method, args.out / "data", args.out / method, args.seconds, args.set)
+        for name, options in plans(model.process.length)[method].items():
             sample(name, model, args.out, args.number, **options)
 
 

@@ -8,7 +8,6 @@
 Called again it goes on.
 """
 
-import argparse
 import hashlib
 import itertools
 import json
@@ -19,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors.torch import save
+from shared import PATH, run_command
 from torch import nn
 
 from glauber.evaluate.features import FeatureNetwork, read_images
@@ -57,7 +57,7 @@ def measure(source: Path, first: Path, second: Path, out: Path) -> None:
     plain = read_inception(source)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        script = torch.jit.load(str(source), map_location="cpu").eval()
+        script = torch.jit.load(str(source), map_location="cpu").eval()  # type: ignore[no-untyped-call]
     sets = [read_images(path) for path in (first, second)]
     networks: dict[str, Callable[[], nn.Module]] = {
         "published program": lambda: script,
@@ -94,17 +94,8 @@ def measure(source: Path, first: Path, second: Path, out: Path) -> None:
 
 def main() -> None:
     """Convert or measure."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(required=True)
-    for command, names in ((convert, ("source", "target")), (measure, ("source", "first", "second"))):
-        sub = commands.add_parser(command.__name__, help=command.__doc__)
-        for name in names:
-            sub.add_argument(name, type=Path)
-        if command is measure:
-            sub.add_argument("--out", type=Path, required=True)
-        sub.set_defaults(command=command)
-    options = vars(parser.parse_args())
-    options.pop("command")(**options)
+    sets = {"source": PATH, "first": PATH, "second": PATH, "--out": PATH | {"required": True}}
+    run_command(__doc__, {convert: {"source": PATH, "target": PATH}, measure: sets})
 
 
 if __name__ == "__main__":

@@ -1,14 +1,13 @@
-"""Inpainting judged on held-out Fashion-MNIST: how near the fills are to what was there, by mask rule and clamp rule.
+"""Inpainting evaluated on held-out Fashion-MNIST: how near the fills are to what was there, by mask rule and clamp rule.
 
     python experiments/inpainting.py fill MODEL DATA --out fills.npz
-    python experiments/inpainting.py judge fills.npz DATA classifier.safetensors --out docs/results/inpainting.json
+    python experiments/inpainting.py evaluate fills.npz DATA classifier.safetensors --out docs/results/inpainting.json
     python experiments/inpainting.py picture fills.npz DATA --out docs/media/fashion-inpainting.png
 
 `fill` uses a GPU if there is one. DATA and classifier.safetensors as for experiments/fashion.py. LPIPS needs
 `pip install --no-deps stlpips-pytorch`.
 """
 
-import argparse
 import io
 import json
 from itertools import product
@@ -18,13 +17,12 @@ from typing import Any, cast
 import numpy as np
 import torch
 from fashion import Classifier, agreement, read_classifier, read_part
-from language import low_precision
+from shared import PATH, device, low_precision, run_command
 from tqdm import tqdm
 
 from glauber import load
 from glauber.codec import ImageCodec
-from glauber.codec.perceptual import Perceptual
-from glauber.codec.vq import to_signal
+from glauber.evaluate.images import lpips
 from glauber.model import Model
 from glauber.pictures import FAINT, rows_with_names
 from glauber.provenance import write_figures
@@ -32,7 +30,7 @@ from glauber.runtime.files import write
 from glauber.tasks.inpaint import REFINEMENTS, closed, covered, fast_pass, given_tokens
 
 HOLES = ("centre", "top", "blobs")
-WAYS = (("cover", "exact"), ("iterative", "exact"), ("paper", "exact"), ("cover", "paper"), ("paper", "paper"))
+RULES = (("cover", "exact"), ("iterative", "exact"), ("paper", "exact"), ("cover", "paper"), ("paper", "paper"))
 """Mask rule and clamp rule."""
 SHOWN = 12  # images in the picture
 
@@ -40,12 +38,15 @@ SHOWN = 12  # images in the picture
 def hole(kind: str, number: int, side: int = 28) -> np.ndarray:
     """The middle, the upper half, or three discs that differ from image to image; bool (side, side)."""
     y, x = np.mgrid[:side, :side] / side
+    made: np.ndarray
     if kind == "centre":
-        return (abs(y - 0.5 + 0.5 / side) < 0.21) & (abs(x - 0.5 + 0.5 / side) < 0.21)
-    if kind == "top":
-        return y < 0.5
-    discs = np.random.default_rng(number).uniform((0.15, 0.15, 0.09), (0.85, 0.85, 0.18), (3, 3))
-    return np.any([(y - a) ** 2 + (x - b) ** 2 < r**2 for a, b, r in discs], axis=0)
+        made = (abs(y - 0.5 + 0.5 / side) < 0.21) & (abs(x - 0.5 + 0.5 / side) < 0.21)
+    elif kind == "top":
+        made = y < 0.5
+    else:
+        discs = np.random.default_rng(number).uniform((0.15, 0.15, 0.09), (0.85, 0.85, 0.18), (3, 3))
+        made = np.any([(y - a) ** 2 + (x - b) ** 2 < r**2 for a, b, r in discs], axis=0)
+    return made
 
 
 def holes_of(kind: str, number: int) -> np.ndarray:
@@ -66,10 +67,11 @@ def fills(model: Model, images: np.ndarray, kind: str, rule: str, clamp: str) ->
     pairs = [given_tokens(codec, image, hole, rule) for image, hole in zip(images, holes, strict=True)]
     given, tokens = (torch.stack(part) for part in zip(*pairs, strict=True))
     generator, filled = torch.Generator().manual_seed(0), images
-    for turn in reversed(range(1 + (REFINEMENTS if rule == "iterative" else 0))):
+    for refinements_left in reversed(range(1 + (REFINEMENTS if rule == "iterative" else 0))):
         with low_precision(model):
-            options = fast_pass(model) if turn else {}
-            drawn = model.run(len(images), generator, clamp=(given, tokens), clamp_rule=clamp, **options)
+            sampler = model.sampler(clamp_rule=clamp, gaps=True)
+            sampler = fast_pass(sampler) if refinements_left else sampler
+            drawn = sampler.run(len(images), generator=generator, clamp=(given, tokens))
         filled = np.where(holes, codec.decode(drawn), images)
         tokens = codec.encode(filled)
     name = f"{kind}/{rule}/{clamp}"
@@ -82,14 +84,14 @@ def image_codec(model: Model) -> ImageCodec:
 
 
 def fill(model: str, data: Path, out: Path, images: int) -> None:
-    """The fills of every way, as an archive of arrays; called again it goes on with what is not there yet."""
-    loaded = load(model, "cuda" if torch.cuda.is_available() else "cpu")
+    """The fills by all rules, as an archive of arrays; called again it goes on with what is not there yet."""
+    loaded = load(model, device())
     tests = read_part(data, "test")[0]
     made: dict[str, Any] = {"about": np.array(json.dumps(loaded.about))}
     if out.is_file():
         with np.load(out, allow_pickle=False) as archive:
             made = dict(archive)
-    for kind, (rule, clamp) in tqdm(list(product(HOLES, WAYS)), desc="fill"):
+    for kind, (rule, clamp) in tqdm(list(product(HOLES, RULES)), desc="fill"):
         if f"{kind}/codec" not in made:
             made |= codecs_own(loaded, np.array(tests[:images]), kind)
         if f"{kind}/{rule}/{clamp}" not in made:
@@ -105,25 +107,20 @@ def seam(images: np.ndarray, holes: np.ndarray) -> float:
     return float(np.concatenate(steps).mean())
 
 
-def figures(
-    truth: np.ndarray, filled: np.ndarray, holes: np.ndarray, classifier: Classifier, lpips: Perceptual
-) -> dict[str, float]:
+def figures(truth: np.ndarray, filled: np.ndarray, holes: np.ndarray, classifier: Classifier) -> dict[str, float]:
     """Of images in which only the holes may differ."""
     error = ((filled.astype(float) - truth) ** 2)[holes].mean() ** 0.5
-    with torch.no_grad():
-        parts = zip(*(to_signal(torch.from_numpy(np.array(images))).split(100) for images in (truth, filled)), strict=True)
-        distance = torch.cat([lpips(a, b) for a, b in parts]).mean().item()
     return {
-        "lpips": distance,
+        "lpips": float(lpips(filled, truth).mean()),
         "agreement": agreement(classifier, filled, truth),
         "rms error in the hole": float(error),
         "seam": seam(filled, holes),
     }
 
 
-def judge(made: Path, data: Path, classifier: Path, out: Path) -> None:
+def evaluate(made: Path, data: Path, classifier: Path, out: Path) -> None:
     """How near they are; of what there is so far."""
-    network, lpips, rows = read_classifier(classifier), Perceptual.installed(), list[dict[str, Any]]()
+    network, rows = read_classifier(classifier), list[dict[str, Any]]()
     with np.load(made, allow_pickle=False) as archive:
         found = dict(archive)
     tests = read_part(data, "test")[0]
@@ -132,13 +129,13 @@ def judge(made: Path, data: Path, classifier: Path, out: Path) -> None:
         about, holes = {"hole": kind, "images": len(truth)}, holes_of(kind, len(truth))
         smooth = np.stack([closed(image, hole) for image, hole in zip(truth, holes, strict=True)])
         for name, images in (("truth", truth), ("the codec's own", found[f"{kind}/codec"]), ("smooth", smooth)):
-            rows.append({**about, "rule": name, **figures(truth, images, holes, network, lpips)})
-        for rule, clamp in WAYS:
+            rows.append({**about, "rule": name, **figures(truth, images, holes, network)})
+        for rule, clamp in RULES:
             name = f"{kind}/{rule}/{clamp}"
             if name not in found:
                 continue
             shares = {"given": float(found[f"{name}/given"]), "outside": float(found[f"{kind}/outside"])}
-            rows.append({**about, "rule": rule, "clamp": clamp, **shares, **figures(truth, found[name], holes, network, lpips)})
+            rows.append({**about, "rule": rule, "clamp": clamp, **shares, **figures(truth, found[name], holes, network)})
     report = {"model": json.loads(str(found["about"])), "rows": rows}
     write_figures(out, report)
     for row in rows:
@@ -151,8 +148,8 @@ def picture(made: Path, data: Path, out: Path) -> None:
     kinds = [HOLES[k % len(HOLES)] for k in range(len(truth))]
     holes = np.stack([hole(kind, k) for k, kind in enumerate(kinds)])
     with np.load(made, allow_pickle=False) as archive:
-        filled = {rule: [archive[f"{kind}/{rule}/exact"][k] for k, kind in enumerate(kinds)] for rule, _ in WAYS[:3]}
-    rows = {name: np.repeat(np.stack(images)[..., None], 3, -1) for name, images in (filled | {"truth": truth}).items()}
+        filled = {rule: np.stack([archive[f"{kind}/{rule}/exact"][k] for k, kind in enumerate(kinds)]) for rule, _ in RULES[:3]}
+    rows = {name: np.repeat(images[..., None], 3, -1) for name, images in (filled | {"truth": truth}).items()}
     given = np.where(holes[..., None], np.array(FAINT, np.uint8), rows["truth"])
     out.parent.mkdir(parents=True, exist_ok=True)
     rows_with_names({"given": given, **rows}, 2).save(out)
@@ -160,23 +157,12 @@ def picture(made: Path, data: Path, out: Path) -> None:
 
 def main() -> None:
     """See above."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(required=True)
-    for command in (fill, judge, picture):
-        sub = commands.add_parser(command.__name__, help=command.__doc__)
-        sub.set_defaults(command=command)
-        if command is fill:
-            sub.add_argument("model")
-        else:
-            sub.add_argument("made", type=Path)
-        sub.add_argument("data", type=Path)
-        if command is fill:
-            sub.add_argument("--images", type=int, default=500)
-        if command is judge:
-            sub.add_argument("classifier", type=Path)
-        sub.add_argument("--out", type=Path, required=True)
-    options = vars(parser.parse_args())
-    options.pop("command")(**options)
+    made, out = {"made": PATH, "data": PATH}, {"--out": PATH | {"required": True}}
+    images = {"--images": {"type": int, "default": 500}}
+    run_command(
+        __doc__,
+        {fill: {"model": {}, "data": PATH} | images | out, evaluate: made | {"classifier": PATH} | out, picture: made | out},
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The language table: the bundled recipe, its autoregressive twin, Gibbs sampling with a masked language model, real text.
+"""The language table: the bundled recipe, its AR baseline, Gibbs sampling with a masked language model, real text.
 
     python experiments/language.py card --data DATA --test TEST.txt --out OUT [--seconds 240]
     python experiments/language.py judge --data DATA --test TEST.txt --out OUT --train TRAIN.txt --judge LM [--features ENCODER]
@@ -16,79 +16,69 @@ from typing import Any
 
 import numpy as np
 import torch
+from shared import low_precision, trained
 
-from glauber import Model, Process, Schedule, load
+from glauber import Model, Process, Schedule
+from glauber.bench.table1.folder import held_out
 from glauber.chain import CallCounter, run_chain
-from glauber.conditional import Denoiser
+from glauber.conditional import CausalConditional, Denoiser
 from glauber.data import open_shards
 from glauber.evaluate.infill import evaluate_fills, read_fills
 from glauber.evaluate.judge import Judge
 from glauber.evaluate.text import Texts, evaluate_texts, passages, read_texts
 from glauber.method import gibbs_process
+from glauber.method.ggm import causal_process
 from glauber.provenance import write_figures
-from glauber.runs import is_run
 from glauber.runtime.files import write
 from glauber.runtime.runners import cuda_runner
 from glauber.tasks.score import Windows, characters, score_windows
-from glauber.train import recipe
-from glauber.train.overrides import apply_settings, parse_settings
 from glauber.train.data import shards_data
-from glauber.train.run import run
 
-METHODS = ("ggm", "ar", "mlm")
 PASSAGE = 825  # characters of real text, about 256 tokens
 ROWS = 256  # sampled at once; an interruption costs no more
 SWEEPS = {1: 256, 2: 256, 4: 64, 8: 64, 16: 32, 32: 32, 64: 32, 128: 32}  # and how many samples of each
 
 
-def train(args: argparse.Namespace) -> dict[str, Model]:
-    """A model of each method, all with the same network, data, batch and time."""
-    device, models = "cuda" if torch.cuda.is_available() else "cpu", {}
-    for method in METHODS:
-        if (args.out / method / "model.safetensors").is_file():  # a model alone, without its run
-            models[method] = load(args.out / method, device)
-            continue
-        settings = {"method": method, "train.seconds": args.seconds, "train.steps": 10**7, **parse_settings(args.set)}
-        out = args.out / method
-        run(apply_settings(recipe("novels"), settings), shards_data(args.data), out, resume=is_run(out))
-        models[method] = load(out, device)
-    return models
+Draw = Callable[[int, torch.Generator], tuple[torch.Tensor, float]]
+"""(rows, generator) → tokens and network calls of a sample."""
 
 
-def chains(model: Model) -> dict[str, Callable[[int, torch.Generator], tuple[torch.Tensor, float]]]:
-    """Ways to sample by name, each (rows, generator) → tokens and network calls per sample."""
-    network, own, L = model.network, model.process, model.process.length
+def chain(model: Model, process: Process, causal: bool = False, **options: Any) -> Draw:
+    """Samples by a chain of this process; with `causal`, by the causal conditional."""
 
-    def chain(process: Process, reading: bool = False, **options: Any) -> Callable[..., tuple[torch.Tensor, float]]:
-        def draw(rows: int, generator: torch.Generator) -> tuple[torch.Tensor, float]:
-            counted = CallCounter(model.conditional_for(process) if reading else Denoiser(network))
-            x = run_chain(counted, process.to(model.device), rows, generator=generator, **options, _runner=cuda_runner)
-            return x, counted.rows / rows
+    def draw(rows: int, generator: torch.Generator) -> tuple[torch.Tensor, float]:
+        counted = CallCounter(CausalConditional(model.network) if causal else Denoiser(model.network))
+        x = run_chain(counted, process.to(model.device), rows, generator=generator, **options, _runner=cuda_runner)
+        return x, counted.rows / rows
 
-        return draw
+    return draw
 
-    if model.objective == "reading":
-        return {"ar": chain(own, causal_rows=True), "ar top-p 0.9": chain(own, causal_rows=True, top_p=0.9)}
+
+def ar_chains(model: Model) -> dict[str, Draw]:
+    """Of the AR baseline."""
+    return {
+        "ar": chain(model, model.process, causal=True),
+        "ar top-p 0.9": chain(model, model.process, causal=True, top_p=0.9),
+    }
+
+
+def ggm_chains(model: Model) -> dict[str, Draw]:
+    """One causal sweep, the paper's chain, and chains of many sweeps."""
+    noise, L = model.process.noise, model.process.length
+    causal = causal_process(model.process)
     made = {
-        "novels": chain(Process(Schedule.round_robin(L, L, 0.0, "left-to-right"), own.noise), causal_rows=True),
-        "novels top-p 0.9": chain(
-            Process(Schedule.round_robin(L, L, 0.0, "left-to-right"), own.noise), causal_rows=True, top_p=0.9
-        ),
-        "paper's chain": chain(Process(Schedule.round_robin(L, 4 * L, 0.5), own.noise)),
+        "novels": chain(model, causal, causal=True),
+        "novels top-p 0.9": chain(model, causal, causal=True, top_p=0.9),
+        "paper's chain": chain(model, Process(Schedule.round_robin(L, 4 * L, 0.5), noise)),
     }
     for k in SWEEPS:
-        made[f"chain {k}"] = chain(Process(Schedule.round_robin(L, k * L, "linear", "left-to-right"), own.noise))
+        made[f"chain {k}"] = chain(model, Process(Schedule.round_robin(L, k * L, "linear", "left-to-right"), noise))
     return made
 
 
 def is_curve(name: str) -> bool:
     """Whether it is one of many sets with few samples."""
     return name.startswith(("chain ", "gibbs ", "calls "))
-
-
-def low_precision(model: Model) -> torch.autocast:
-    """bfloat16 on a GPU, as it was trained; draws are float64 everywhere."""
-    return torch.autocast(model.device.type, torch.bfloat16, enabled=model.device.type == "cuda")
 
 
 def keep_samples(folder: Path, name: str, part: int, tokens: torch.Tensor, calls: float, began: float) -> None:
@@ -100,12 +90,9 @@ def keep_samples(folder: Path, name: str, part: int, tokens: torch.Tensor, calls
     print(f"{name}: {part + len(tokens)}, {calls:.0f} calls each, {seconds:.1f} s", flush=True)
 
 
-def sample(model: Model, folder: Path, number: int) -> None:
-    """`number` samples of each of the model's chains, in files of ROWS rows; fewer of many sweeps."""
-    if model.objective == "masked":
-        gibbs(model, folder, number)
-        return
-    for name, draw in chains(model).items():
+def sample(draws: dict[str, Draw], model: Model, folder: Path, number: int) -> None:
+    """`number` samples by each chain, in files of ROWS rows; fewer of many sweeps."""
+    for name, draw in draws.items():
         wanted = min(number, SWEEPS[int(name.split()[1])]) if is_curve(name) else number
         for part in range(0, wanted, ROWS):
             if (folder / name.replace(" ", "_") / f"{part:05d}.json").is_file():
@@ -142,7 +129,7 @@ def fill(model: Model, rows: torch.Tensor, folder: Path) -> None:
     L = rows.shape[1]
     given = torch.ones(L, dtype=torch.bool)
     given[3 * L // 8 : 5 * L // 8] = False
-    schedules = {
+    schedules = {  # the names are those of the figures in docs/results
         "four_sweeps": Schedule.round_robin(L, 4 * L, 0.5, "left-to-right", last_keep=0.0),
         "reading": Schedule.round_robin(L, L, 0.0, "left-to-right"),
     }
@@ -151,12 +138,11 @@ def fill(model: Model, rows: torch.Tensor, folder: Path) -> None:
         path = folder / f"{name}.jsonl"
         if path.is_file():
             continue
-        process, filled = Process(schedule, model.process.noise).to(model.device), []
-        for part in rows.split(ROWS):
+        process, filled = Process(schedule, model.process.noise).to(model.device), list[list[int]]()
+        for part in torch.split(rows, ROWS):
             generator, clamp = torch.Generator().manual_seed(len(filled)), (given.expand(part.shape), part)
             with low_precision(model):
-                given = {"clamp": clamp, "clamp_rule": rule, "generator": generator, "_runner": cuda_runner}
-                x = run_chain(Denoiser(model.network), process, len(part), **given)
+                x = run_chain(Denoiser(model.network), process, len(part), clamp=clamp, clamp_rule=rule, generator=generator)
             filled += x.tolist()
         codec, a, b = model.text_codec, 3 * L // 8, 5 * L // 8
         assert codec is not None
@@ -173,31 +159,22 @@ def fill(model: Model, rows: torch.Tensor, folder: Path) -> None:
 def bounds(models: dict[str, Model], rows: torch.Tensor, path: Path) -> None:
     """Bits per character of held-out rows, of each model that has a bound, under several schedules."""
     found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
-    asked: list[tuple[str, str, dict[str, Any]]] = [
+    scored: list[tuple[str, str, dict[str, Any]]] = [  # the names are those of the figures in docs/results
         ("ar", "ar", {}),
         ("novels, one sweep in reading order", "ggm", {"sweeps": 1, "order": "left-to-right"}),
         ("novels, one sweep in random order", "ggm", {"sweeps": 1, "order": "random"}),
         ("novels, four sweeps in reading order", "ggm", {"sweeps": 4, "order": "left-to-right"}),
         ("novels, four sweeps in random order", "ggm", {"sweeps": 4, "order": "random"}),
     ]
-    for name, method, options in asked:
+    for name, method, options in scored:
         if name in found:
             continue
         model = models[method]
         assert model.text_codec is not None
         windows = Windows(rows, None, characters(rows.tolist(), model.text_codec))
-        found[name] = score_windows(model, windows, ("reversal", "heat-bath"), draws=16, **options)
+        found[name] = score_windows(model.sampler(**options), windows, ("reversal", "heat-bath"), draws=16)
         write_figures(path, found)
         print(name, found[name]["reversal"], flush=True)
-
-
-def held_out(model: Model, test: Path, number: int) -> torch.Tensor:
-    """(number, L) rows of the test text, which do not overlap."""
-    codec, L = model.text_codec, model.process.length
-    assert codec is not None
-    ids = [token for text in read_texts(test).texts for token in [*codec.encode(text), codec.end]]
-    rows = torch.tensor(ids[: len(ids) // L * L]).view(-1, L)
-    return rows[torch.linspace(0, len(rows) - 1, min(number, len(rows))).round().long()]
 
 
 def judge(args: argparse.Namespace) -> None:
@@ -207,7 +184,7 @@ def judge(args: argparse.Namespace) -> None:
     found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {"samples": {}, "infill": {}}
     judges = [Judge(name, progress=True) for name in args.judge]
     real, known = read_texts(args.test), read_texts(args.train)
-    reference = Texts(real.source, passages(real.texts, PASSAGE))  # the same for all sets, so judged once
+    reference = Texts(real.source, passages(real.texts, PASSAGE))  # the same for all sets, so scored once
     for folder in sorted((args.out / "samples").iterdir()):
         parts = [json.loads(file.read_text()) for file in sorted(folder.iterdir())]
         name, tokens = parts[0]["name"], [row for part in parts for row in part["tokens"]]
@@ -236,8 +213,9 @@ def draw_sweeps(found: dict[str, Any], path: Path) -> None:
     for kind, label, colour in (("chain", "GGM, a schedule for each", "#f07828"), ("gibbs", "Gibbs, masked LM", "#8c8c96")):
         sides = {int(name.split()[1]): found["samples"][name]["samples"] for name in found["samples"] if name.startswith(kind)}
         visits = sorted(sides)
-        for axes, value in ((above, lambda side: side["judges"][0]["perplexity"]), (below, lambda side: side["entropy"])):
-            axes.plot(visits, [value(sides[k]) for k in visits], "o-", color=colour, markersize=4, label=label)
+        look = {"color": colour, "markersize": 4, "label": label}
+        above.plot(visits, [sides[k]["judges"][0]["perplexity"] for k in visits], "o-", **look)
+        below.plot(visits, [sides[k]["entropy"] for k in visits], "o-", **look)
     above.axhline(real["judges"][0]["perplexity"], color="#1e1e24", linewidth=1, linestyle=":", label="real text")
     below.axhline(real["entropy"], color="#1e1e24", linewidth=1, linestyle=":")
     above.set(yscale="log", ylabel="judge's perplexity")
@@ -262,6 +240,14 @@ def print_table(found: dict[str, Any]) -> None:
         print(f"{name}: {first['fill']['nll']:.1f} nats, truth {first['truth']['nll']:.1f}; recovered {report['recovery']:.3f}")
 
 
+METHODS: dict[str, Callable[[Model, Path, int], None]] = {
+    "ggm": lambda model, folder, number: sample(ggm_chains(model), model, folder, number),
+    "ar": lambda model, folder, number: sample(ar_chains(model), model, folder, number),
+    "mlm": gibbs,
+}
+"""What is trained, and how it is sampled."""
+
+
 def main() -> None:
     """Read the arguments; do the stage."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -278,11 +264,11 @@ def main() -> None:
     if args.stage == "judge":
         judge(args)
         return
-    models = train(args)
-    rows = held_out(models["ggm"], args.test, args.number)
+    models = {name: trained("novels", name, args.data, args.out / name, args.seconds, args.set) for name in METHODS}
+    rows = held_out(shards_data(args.data), read_texts(args.test), args.number)
     fill(models["ggm"], rows, args.out / "infill")
-    for model in models.values():
-        sample(model, args.out / "samples", args.number)
+    for method, model in models.items():
+        METHODS[method](model, args.out / "samples", args.number)
     bounds(models, rows, args.out / "bounds.json")
 
 

@@ -9,48 +9,44 @@ each loss, and how much sooner the dense loss was where that run ended. FILE.png
 import argparse
 import json
 import math
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from shared import advance, device
 
-from glauber.conditional import Transformer, TransformerConfig, conditional_of
+from glauber.conditional import Transformer, TransformerConfig
 from glauber.data import open_shards
-from glauber.evaluate import bound
 from glauber.process import NoiseLaw, Process, Schedule
 from glauber.provenance import write_figures
 from glauber.train import Trainer, TrainSpec
 
 LEARNED = 0.02  # bits below its beginning, for a run to count
-LOSSES = ("binary", "marginal", "dense")
+LOSSES = {"binary": "ggm-binary", "marginal": "ggm-marginal", "dense": "ggm"}
+"""The method of each, by the names that the figures in docs/results have."""
 
 
 def curve(args: argparse.Namespace, objective: str, conditioning: str, rate: float) -> dict[str, Any]:
     """One run: the bound in bits per token on held-out rows, at times that grow from one mark to the next."""
-    shards, device = open_shards(args.data), torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    shards, where = open_shards(args.data), device()
     shape = {"width": args.width, "layers": args.layers, "heads": args.heads, "conditioning": conditioning}
     torch.manual_seed(0)
-    network = Transformer(TransformerConfig(shards.vocab, shards.length, **shape)).to(device)
+    network = Transformer(TransformerConfig(shards.vocab, shards.length, **shape)).to(where)
     noise = NoiseLaw.unigram(torch.from_numpy(np.array(shards.counts)))
     process = Process(Schedule.round_robin(shards.length, 4 * shards.length, 0.5), noise)
-    precision = "bf16" if device.type == "cuda" else "fp32"
+    precision = "bf16" if where.type == "cuda" else "fp32"
     spec = TrainSpec(10**9, args.batch, lr=rate, min_lr=rate / 10, seconds=args.seconds, grad_clip=1.0, precision=precision)
-    trainer = Trainer(network, process, shards.rows("train"), spec, objective, compiled=args.compile)
+    trainer = Trainer(network, process, shards.rows("train"), spec, LOSSES[objective], compiled=args.compile)
     valid = shards.rows("valid")
-    rows = torch.from_numpy(valid[np.arange(min(args.rows, len(valid)))]).to(device)
+    rows = torch.from_numpy(valid[np.arange(min(args.rows, len(valid)))]).to(where)
     points = []
     for mark in args.seconds * np.geomspace(1 / 256, 1, args.marks):
         while trainer.seconds < mark:
-            for _ in range(10):
-                loss = trainer.advance()
-            began = time.perf_counter()
-            loss.item()  # a GPU runs behind; here we wait for it
-            trainer.seconds += time.perf_counter() - began
-        conditional = conditional_of(objective, trainer.average.network.eval(), trainer.process)
-        result = bound(conditional, trainer.process, rows, draws=16, generator=torch.Generator().manual_seed(0))
-        bits = result.mean / (math.log(2) * shards.length)
+            advance(trainer)
+        generator = torch.Generator().manual_seed(0)
+        nats = trainer.method.bound(trainer.average.network.eval(), trainer.process, rows, 16, generator)
+        bits = nats.mean().item() / (math.log(2) * shards.length)
         points.append({"seconds": trainer.seconds, "step": trainer.step, "bits_per_token": bits})
     return {"objective": objective, "conditioning": conditioning, "rate": rate, "curve": points}
 
@@ -71,7 +67,7 @@ def sooner(dense: dict[str, Any], other: dict[str, Any], clock: str = "seconds")
 
 
 def best_runs(runs: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
-    """Of each loss, told the time or the survival, the run at its best rate."""
+    """Of each loss, conditioned on the time or the survival, the run at its best rate."""
     best: dict[tuple[str, str], dict[str, Any]] = {}
     for run in runs:
         key = run["objective"], run["conditioning"]
@@ -80,10 +76,10 @@ def best_runs(runs: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any
     return best
 
 
-def tell(runs: list[dict[str, Any]]) -> None:
+def print_table(runs: list[dict[str, Any]]) -> None:
     """The best run of each loss, and the factors."""
     best = best_runs(runs)
-    print("| loss | told | best rate | bits per token | steps | the dense loss was there | in steps |")
+    print("| loss | conditioning | best rate | bits per token | steps | the dense loss was there | in steps |")
     print("|---|---|---|---|---|---|---|")
     for (objective, conditioning), run in sorted(best.items()):
         words, end = ["", ""], run["curve"][-1]
@@ -110,9 +106,9 @@ def draw(runs: list[dict[str, Any]], path: Path) -> None:
         chosen = run is best[run["objective"], run["conditioning"]]
         seconds, bits = zip(*((p["seconds"], p["bits_per_token"]) for p in run["curve"]), strict=True)
         style = "-" if run["conditioning"] == "survival" else "--"
-        label = f"{run['objective']}, told the {run['conditioning']}, rate {run['rate']:g}" if chosen else None
-        look = {"linewidth": 1.6} if chosen else {"linewidth": 0.8, "alpha": 0.25}
-        axes.plot(seconds, bits, style, color=colours[run["objective"]], label=label, **look)
+        label = f"{run['objective']}, conditioned on the {run['conditioning']}, rate {run['rate']:g}" if chosen else None
+        width, alpha = (1.6, 1.0) if chosen else (0.8, 0.25)
+        axes.plot(seconds, bits, style, color=colours[run["objective"]], label=label, linewidth=width, alpha=alpha)
     axes.set(xscale="log", xlabel="seconds of training", ylabel="bound, bits per token")
     axes.legend(fontsize=7)
     figure.tight_layout()
@@ -120,7 +116,7 @@ def draw(runs: list[dict[str, Any]], path: Path) -> None:
 
 
 def main() -> None:
-    """Read the arguments; train what is not there yet; tell."""
+    """Read the arguments; train what is not there yet; print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("data", "out"):
         parser.add_argument(f"--{name}", type=Path, required=True)
@@ -136,7 +132,7 @@ def main() -> None:
     numbers = {name: value for name, value in vars(args).items() if not isinstance(value, Path) and name not in varied}
     shards = open_shards(args.data)
     numbers |= {"data": shards.hash, "length": shards.length}
-    before = json.loads(args.out.read_text()) if args.out.is_file() else {"settings": numbers, "runs": []}
+    before: dict[str, Any] = json.loads(args.out.read_text()) if args.out.is_file() else {"settings": numbers, "runs": []}
     if before["settings"] != numbers:
         raise SystemExit(f"{args.out} holds runs with other settings or data; name another file")
     runs: list[dict[str, Any]] = before["runs"]
@@ -148,7 +144,7 @@ def main() -> None:
                     runs.append(curve(args, objective, conditioning, rate))
                     write_figures(args.out, {"settings": numbers, "runs": runs})
                     print(objective, conditioning, rate, runs[-1]["curve"][-1], flush=True)
-    tell(runs)
+    print_table(runs)
     draw(runs, args.out.with_suffix(".png"))
 
 

@@ -1,8 +1,8 @@
-"""Whether a training step that is recorded and replayed on a GPU is the step itself, to the bit.
+"""Whether a training step that is replayed as a CUDA graph gives the figures of an eager step, to the bit.
 
     python experiments/replayed.py [--out FILE.json]
 
-Trains a small network for 40 steps without recording, and again with it, and compares losses and averaged weights.
+Trains a small network for 40 eager steps, and again by a CUDA graph, and compares losses and averaged weights.
 """
 
 import argparse
@@ -22,7 +22,7 @@ STEPS = 40
 
 
 def trained(eager: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Losses (STEPS,) and all averaged weights, when the first `eager` steps are not recorded."""
+    """Losses (STEPS,) and all averaged weights, when the first `eager` steps are eager."""
     cuda_graph.EAGER = eager
     torch.manual_seed(0)
     network = Transformer(TransformerConfig(vocab=97, length=64, width=64, layers=2, heads=2, causal=True)).cuda()
@@ -36,7 +36,7 @@ def trained(eager: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def main() -> None:
-    """Compare, tell, and keep the figures."""
+    """Compare, print and keep the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
     out = parser.parse_args().out

@@ -53,7 +53,7 @@ def known(text: str, words: set[str]) -> float:
 
 
 def main() -> None:
-    """Prepare, train, score, sample; tell."""
+    """Prepare, train, score, sample; keep the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("text", type=Path)
     parser.add_argument("--out", type=Path, required=True, help="a folder that is not there yet")
@@ -75,14 +75,14 @@ def main() -> None:
         ["score", run, "--text", held_out, "--json", "--sweeps", 4, "--order", "random", "--rows", 100],
         ["sample", run, "-n", 16, "--seed", 0, "--json"],
     ]
-    said, told = [], []
+    outputs, done = [], []
     for command in commands:
         began, before = time.perf_counter(), os.getloadavg()
-        said.append(glauber(*command))
+        outputs.append(glauber(*command))
         words = shlex.join(["glauber", *(Path(w).name if isinstance(w, Path) else str(w) for w in command)])
         took, loads = round(time.perf_counter() - began, 1), {"before": before, "after": os.getloadavg()}
-        told.append({"command": words, "seconds": took, "load_averages_1_5_15_min": loads})
-    causal, random, samples = (json.loads(answer) for answer in said[2:])
+        done.append({"command": words, "seconds": took, "load_averages_1_5_15_min": loads})
+    causal, random, samples = (json.loads(output) for output in outputs[2:])
     samples = samples["texts"]
     log, lexicon = read_log(run / "log.jsonl"), set(WORD.findall(train.lower()))
     figures: dict[str, Any] = {
@@ -95,8 +95,8 @@ def main() -> None:
             "characters_held_out": len(test),
             "characters_left_out": left_out,
         },
-        "commands": told,
-        "said": said[1].replace(f"{args.out}{os.sep}", "").splitlines(),
+        "commands": done,
+        "said": outputs[1].replace(f"{args.out}{os.sep}", "").splitlines(),
         "causal": causal,
         "random_order": random,
         "words_in_training_text": {"samples": known("\n".join(samples), lexicon), "held_out": known(test, lexicon)},
@@ -104,7 +104,7 @@ def main() -> None:
         "log": [line for line in log if "valid_bits_per_token" in line],
     }
     write_figures(args.results or args.out / "small.json", figures)
-    print(*said[1].splitlines(), samples[0], json.dumps(causal), sep="\n")
+    print(*outputs[1].splitlines(), samples[0], json.dumps(causal), sep="\n")
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def standing(out: Path) -> tuple[int, bool]:
 
 
 def strike(out: Path, rng: random.Random, how: signal.Signals) -> str:
-    """Let the run get going, then stop it at a random moment. Tells where it stood; a run that has ended by then is refused."""
+    """Let the run get going, then stop it at a random moment. Returns where it stood; refuses a run that has ended by then."""
     before = standing(out)[0]
     process = start(out)
     while standing(out)[0] <= before and process.poll() is None:

@@ -84,7 +84,7 @@ def cut_behind_tags(dump: bytes) -> Iterator[bytes]:
 
 
 def main() -> None:
-    """Check, clean, cut, write; what came out is told with its hash."""
+    """Check, clean, cut, write; what came out is printed with its hash."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("enwik8", type=Path, help="enwik8, or enwik8.gz")
     parser.add_argument("out", type=Path, help="a folder for train.txt, valid.txt and test.txt")

@@ -1,4 +1,4 @@
-"""What a minute on one card comes to on text8, by optimiser, batch and shares of the rows: bits per character of held-out rows.
+"""What a minute on one GPU comes to on text8, by optimiser, batch and shares of the rows: bits per character of held-out rows.
 
     python experiments/text8_minute.py --data text8 --out FILE.json [--seconds 75] [--runs NAME,NAME] [--seeds 0,1]
 
@@ -12,11 +12,13 @@ import json
 import lzma
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from shared import advance, device
 
 from glauber.bench.table1.plans import Plan, bound
 from glauber.bench.timing import clear
@@ -27,12 +29,12 @@ from glauber.recipe import ProcessSpec, Recipe
 from glauber.runtime.cuda_graph import CudaGraph
 from glauber.tasks.score import Windows, score_windows
 from glauber.train import TrainSpec
+from glauber.train.data import Data
 from glauber.train.in_memory import InMemory
 from glauber.train.overrides import apply_settings
 from glauber.train.parallel import ALONE
-from glauber.train.data import Data
-from glauber.train.run import _trainer, fit
-from glauber.train.validate import causal_process
+from glauber.train.recipes import MIXED
+from glauber.train.run import fit, new_trainer
 
 LENGTH = 256
 RECIPE = Recipe(
@@ -42,19 +44,7 @@ RECIPE = Recipe(
     network=TransformerConfig(vocab=27, length=LENGTH, width=288, layers=8, heads=6, cond_dim=64, causal=True),
     process=ProcessSpec(keep="linear", noise="unigram"),
     train=TrainSpec(
-        steps=10**9,
-        batch=256,
-        clean_fraction=0.5,
-        marked_fraction=0.3,
-        causal_every=4,
-        optimizer="muon",
-        rate=4e-3,
-        min_lr=1e-5,
-        warmup=200,
-        weight_decay=0.1,
-        clip=1.0,
-        precision="bf16",
-        ema_decay=0.99,
+        10**9, 256, optimizer="muon", lr=4e-3, warmup=200, precision="bf16", ema_decay=0.99, **MIXED | {"causal_every": 4}
     ),
 )
 RUNS: dict[str, dict[str, Any]] = {
@@ -76,7 +66,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "ar": {"method": "ar"},
     "ar batch 128": {"method": "ar", "train.batch": 128},
 }
-"""Settings beyond RECIPE. A list of [share of the run, value] changes a setting on the way."""
+"""Settings beyond RECIPE. A list of [share of the run, value] changes a setting during the run."""
 
 
 class Letters(InMemory):
@@ -105,34 +95,39 @@ def trained(plan: Recipe, phases: list[list[Any]], data: Data, seed: int) -> tup
     """A model, and how its training went; with phases, [share, causal_every] from that share of the run on."""
     torch.compiler.reset()
     plan = fit(apply_settings(plan, {"train.seed": seed}), data)
-    trainer, process = _trainer(plan, data, None, lambda words: None, ALONE)
+    trainer, process = new_trainer(plan, data, None, lambda words: None, ALONE)
     waiting, losses = list(phases), []
     while not trainer.done:
         if waiting and trainer.progress >= waiting[0][0]:
-            trainer.options["causal_every"] = waiting.pop(0)[1]
+            trainer.spec = replace(trainer.spec, causal_every=waiting.pop(0)[1])
             if trainer.graphed:
                 trainer.change = CudaGraph(trainer._change, trainer.device)
-        for _ in range(10):
-            loss = trainer.advance()
-        began = time.perf_counter()
-        losses.append(loss.item())  # a GPU runs behind; here we wait for it
-        trainer.seconds += time.perf_counter() - began
-    own = causal_process(process) if plan.objective == "reading" else process
-    model = Model(trainer.average.network.eval(), own, None, plan.objective)
+        losses.append(advance(trainer))
+    model = Model(trainer.average.network.eval(), process, None, plan.method)
     about = {"steps": trainer.step, "seconds": round(trainer.seconds, 2), "loss": float(np.mean(losses[-20:]))}
     return model, about | {"tokens_per_second": round(trainer.step * plan.train.batch * LENGTH / trainer.seconds)}
 
 
-def figures(model: Model, rows: torch.Tensor) -> dict[str, float]:
-    """Bits per character, by the way of writing."""
-    windows = Windows(rows, None, torch.full((len(rows),), LENGTH))
-    causal, L = Plan(LENGTH, "best"), LENGTH
-    plans = {"random 256": Plan(L, "random"), "random 16": Plan(16, "random"), "parts 16": Plan(16, "best")}
-    asked = {"causal": causal} if model.objective == "reading" else plans
-    asked = {"causal": causal} | plans if model.objective == "dense" else asked
-    found = {name: round(bound(model, way, windows)["bits_per_char"], 4) for name, way in asked.items()}  # type: ignore[index]
-    if model.objective == "dense":
-        (four,) = score_windows(model, windows, ("reversal",), 64).values()
+PLANS = {
+    "causal": Plan(LENGTH, "best"),
+    "random 256": Plan(LENGTH, "random"),
+    "random 16": Plan(16, "random"),
+    "parts 16": Plan(16, "best"),
+}
+"""Columns of the table, and how a method samples there."""
+BOUNDED = {"ggm": tuple(PLANS), "mdlm": tuple(PLANS)[1:], "ar": ("causal",)}
+"""Which of them each method has."""
+
+
+def figures(model: Model, method: str, rows: torch.Tensor) -> dict[str, float]:
+    """Bits per character, by the plan of sampling."""
+    windows, found = Windows(rows, None, torch.full((len(rows),), LENGTH)), {}
+    for name in BOUNDED[method]:
+        bits = bound(model, PLANS[name], windows)
+        assert bits is not None
+        found[name] = round(bits["bits_per_char"], 4)
+    if model.method.can.any_schedule:
+        (four,) = score_windows(model.sampler(), windows, ("reversal",), 64).values()
         found["four sweeps"] = round(four["bits_per_character"], 4)
     return found
 
@@ -145,7 +140,7 @@ def line(name: str, run: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Read the arguments; train what is not there yet; tell."""
+    """Read the arguments; train what is not there yet; print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("data", "out"):
         parser.add_argument(f"--{name}", type=Path, required=True)
@@ -170,9 +165,10 @@ def main() -> None:
             every = settings.get("train.causal_every")
             phases = every if isinstance(every, list) else []
             plan = apply_settings(RECIPE, settings | ({"train.causal_every": phases[0][1]} if phases else {}))
-            clear(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+            clear(device())
             model, about = trained(plan, phases, data, seed)
-            made["runs"][key] = {"settings": RUNS[name], "seed": seed, **about, "bits": figures(model, rows)}
+            bits = figures(model, settings.get("method", "ggm"), rows)
+            made["runs"][key] = {"settings": RUNS[name], "seed": seed, **about, "bits": bits}
             write_figures(args.out, made)
             print(line(name, made["runs"][key]), f"{time.perf_counter() - began:.0f} s", flush=True)
     print("| run | seed | causal | random, 256 calls | random, 16 | parts, 16 | four sweeps | steps | tokens/s |")

@@ -16,7 +16,7 @@ SOURCE = Path(glauber.__file__).parent
 
 OTHERS = [
     *["tqdm", "typer", "safetensors", "huggingface_hub", "tokenizers", "sklearn", "PIL", "matplotlib", "scipy"],
-    *["transformers", "datasets", "diffusers", "torchmetrics", "tensorboard", "click", "rich"],
+    *["transformers", "datasets", "diffusers", "tensorboard", "click", "rich"],
 ]
 
 BLOCKED = f"""

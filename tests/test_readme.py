@@ -30,7 +30,7 @@ def test_every_file_that_a_page_links_to_exists(page):
 
 
 def test_every_test_that_the_theory_names_exists():
-    written = "".join(path.read_text() for path in (ROOT / "tests").glob("test_*.py"))
+    written = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
     named = re.findall(r"`(test_\w+?)(_?…)?`", (ROOT / "docs" / "theory.md").read_text())
     assert len(named) > 20
     for name, _ in named:

@@ -50,6 +50,11 @@ class Network:
         return torch.cat([self(z), torch.full((*z.shape, 1), 1.7, dtype=torch.float64)], -1)
 
 
+def noised(x0: Tensor) -> Tensor:
+    """Rows (B, L) in which about four tokens in ten are those of another row."""
+    return torch.where(torch.rand(x0.shape, generator=torch.Generator().manual_seed(3)) < 0.4, x0.flip(0), x0)
+
+
 def rows_and_times() -> tuple[Tensor, Tensor]:
     """(B, L) clean tokens and (B,) times between 0 and 1."""
     generator = torch.Generator().manual_seed(1)
@@ -57,6 +62,13 @@ def rows_and_times() -> tuple[Tensor, Tensor]:
     return x0, torch.linspace(0.01, 0.99, ROWS, dtype=torch.float64)
 
 
+CONTINUOUS: dict[str, Any] = {
+    "subs_masking": False,
+    "T": 0,
+    "change_of_variables": False,
+    "importance_sampling": False,
+}
+"""Settings of the official `Diffusion` of MDLM and of UDLM: its plain loss in continuous time."""
 STEPS = ((1.0, 0.75), (0.6, 0.5), (0.3, 0.05))
 """Times between which a sampler steps."""
 
@@ -102,8 +114,8 @@ def stub(name: str) -> ModuleType:
 
 
 def bare(kind: type, **attributes: Any) -> Any:
-    """An object of an official class which was not set up: it has what its formulas read, and nothing else."""
-    made = kind.__new__(kind)
+    """An object of an official class that was not initialised: it has the attributes that its formulas use, and no others."""
+    made: Any = object.__new__(kind)
     nn.Module.__init__(made)
     for name, value in attributes.items():
         setattr(made, name, value)

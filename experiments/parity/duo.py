@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 import torch.nn.functional as F
-from common import EPS, PROCESS, ROWS, STEPS, VOCAB, Findings, Network, bare, checkout, drawn_from, rows_and_times
+from common import EPS, PROCESS, ROWS, STEPS, VOCAB, Findings, Network, bare, checkout, drawn_from, noised, rows_and_times
 from scipy.integrate import quad
 
-from glauber.method import UDLM
+from glauber.method.udlm import UDLM
 
 STUBS = ("hydra", "hydra.utils", "lightning", "transformers", "timm", "timm.scheduler", "dataloader", "metrics", "models")
 TERMS = 150
@@ -23,7 +23,7 @@ def compare(path: Path) -> Findings:
     """As its configuration has it: algo duo_base and duo (curriculum mode series), noise log-linear, sampler ancestral."""
     found, network, ours = Findings("DUO", 1e-12), Network(), UDLM()
     x0, t = rows_and_times()
-    z = torch.where(torch.rand(x0.shape, generator=torch.Generator().manual_seed(3)) < 0.4, x0.flip(0), x0)
+    z = noised(x0)
     with checkout(path, *STUBS):
         import algo
         import trainer_base
@@ -49,17 +49,17 @@ def compare(path: Path) -> Findings:
 
         clean = F.one_hot(x0, VOCAB).double()
         for t_, s in STEPS:
-            now, there = torch.full((ROWS, 1), t_), lambda time: (1 - EPS) * time
+            now = torch.full((ROWS, 1), t_)
             law = drawn_from(trainer_base, "sample_categorical", lambda: theirs._ancestral_update(z, now, None, t_ - s))  # noqa: B023
-            found.compare(f"step from {t_} to {s}", law, ours.law(network, PROCESS, z, there(t_), there(s), "ancestral"))
-            noised = theirs._forward_process(clean, torch.full((ROWS, 1), 1 - there(s)))
-            sure = ours.law(lambda *_: clean.log(), PROCESS, z, 1.0, there(s), "ancestral")
-            found.compare(f"q(z_s | x_0) at {s}", noised, sure)
+            found.compare(f"step from {t_} to {s}", law, ours.law(network, PROCESS, z, clock(t_), clock(s), "ancestral"))
+            theirs_noised = theirs._forward_process(clean, torch.full((ROWS, 1), 1 - clock(s)))
+            sure = ours.law(lambda *_: clean.log(), PROCESS, z, 1.0, clock(s), "ancestral")
+            found.compare(f"q(z_s | x_0) at {s}", theirs_noised, sure)
         now = torch.full((ROWS, 1), 0.1)
         last = drawn_from(
             trainer_base, "sample_categorical", lambda: theirs._ancestral_update(z, now, None, None, noise_removal_step=True)
         )
-        found.compare("the last step", last, ours.law(network, PROCESS, z, there(0.1), 0.0, "ancestral"))
+        found.compare("the last step", last, ours.law(network, PROCESS, z, clock(0.1), 0.0, "ancestral"))
 
         # Bounds may no longer be arrays; and to the last digit, since by default the integrals are good to 1e-8.
         utils.quad = lambda f, low, high: quad(f, low.item(), high.item(), epsabs=0, epsrel=1e-13, limit=500)
@@ -73,6 +73,11 @@ def compare(path: Path) -> Findings:
     mine = torch.tensor([stays(level) for level in gamma.tolist()], dtype=torch.float64)
     found.compare("chance that the largest number stays, by quadrature", alpha, mine)
     return found
+
+
+def clock(time: float) -> float:
+    """Ours at a time of theirs."""
+    return (1 - EPS) * time
 
 
 def stays(gamma: float) -> float:

@@ -1,7 +1,7 @@
 """MAUVE against the package mauve-text: `python experiments/parity/mauve_text.py PATH [--keep JSON]`.
 
 PATH is a checkout of github.com/krishnap25/mauve, or PyPI's mauve-text 0.4.0, unpacked; faiss-cpu must be installed. `--keep`
-writes what the package says of the seeded features, as tests/mauve.json, to which the tests hold ours.
+writes what the package gives for the seeded features, as tests/evaluate/mauve.json, for the tests.
 """
 
 import argparse
@@ -44,19 +44,20 @@ def official(path: Path) -> dict[str, list[float]]:
 
 
 def main() -> int:
-    """Compare, and keep what the package says."""
+    """Compare, and keep what the package gives."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path", type=Path)
     parser.add_argument("--keep", type=Path, metavar="JSON")
     options = parser.parse_args()
-    said, agree = official(options.path), True
-    for name, theirs in said.items():
-        ours = mauve(*features(*FEATURES[name]), seeds=SEEDS).values
+    official_scores, agree = official(options.path), True
+    for name, theirs in official_scores.items():
+        p, q = features(*FEATURES[name])
+        ours = mauve(p, q, seeds=SEEDS).values
         for seed, (one, other) in enumerate(zip(theirs, ours, strict=True)):
             agree = agree and abs(one - other) <= WITHIN
             print(f"{name:8} seed {seed}  theirs {one:.6f}  ours {other:.6f}  difference {abs(one - other):.1e}")
     if options.keep is not None:
-        options.keep.write_text(json.dumps(said, indent=1) + "\n")
+        options.keep.write_text(json.dumps(official_scores, indent=1) + "\n")
     return int(not agree)
 
 

@@ -4,10 +4,23 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import torch
-from common import EPS, LENGTH, PROCESS, ROWS, STEPS, VOCAB, Findings, Network, bare, checkout, drawn_from, rows_and_times
+from common import (
+    CONTINUOUS,
+    EPS,
+    LENGTH,
+    PROCESS,
+    ROWS,
+    STEPS,
+    VOCAB,
+    Findings,
+    Network,
+    bare,
+    checkout,
+    drawn_from,
+    rows_and_times,
+)
 
-from glauber.method import MDLM
-from glauber.method.mdlm import carried_over, masked
+from glauber.method.mdlm import MDLM, carried_over, masked
 
 STUBS = (
     "hydra",
@@ -22,7 +35,7 @@ STUBS = (
 
 
 def compare(path: Path) -> Findings:
-    """As its configuration has it: parameterization subs, noise loglinear, T=0, no time told."""
+    """As its configuration has it: parameterization subs, noise loglinear, T=0, not conditioned on the time."""
     found, network, ours = Findings("MDLM", 1e-12), Network(), MDLM()
     x0, t = rows_and_times()
     with checkout(path, *STUBS, "utils"):
@@ -37,12 +50,9 @@ def compare(path: Path) -> Findings:
             mask_index=VOCAB,
             vocab_size=VOCAB + 1,
             parameterization="subs",
-            subs_masking=False,
             time_conditioning=False,
-            T=0,
-            change_of_variables=False,
-            importance_sampling=False,
             neg_infinity=-1e6,
+            **CONTINUOUS,
         )
         clock = (1 - EPS) * t
         chance = 1 - (-theirs.noise(t)[0]).exp()
@@ -54,11 +64,11 @@ def compare(path: Path) -> Findings:
         theirs._sample_t, theirs.q_xt = lambda *_: t, lambda *_: z
         loss = theirs._forward_pass_diffusion(x0).sum(1)
         found.compare("loss", loss, (1 - EPS) * ours.term(network, PROCESS, x0, z, clock))  # dt = (1 - EPS) dt of ours
-        for t, s in STEPS:
-            now, step = torch.full((ROWS, 1), t), t - s
-            for update, clock in ((theirs._ddpm_update, 1 - EPS), (theirs._ddpm_caching_update, 1.0)):
+        for t_, s in STEPS:
+            now, step = torch.full((ROWS, 1), t_), t_ - s
+            for update, end in ((theirs._ddpm_update, 1 - EPS), (theirs._ddpm_caching_update, 1.0)):
                 law = drawn_from(diffusion, "_sample_categorical", lambda: update(z, now, step))  # noqa: B023
                 assert law.shape == (ROWS, LENGTH, VOCAB + 1)
-                mine = ours.law(network, PROCESS, z, clock * t, clock * s, "ancestral")
-                found.compare(f"{update.__name__} from {t} to {s}", carried_over(PROCESS, z, law), mine)
+                mine = ours.law(network, PROCESS, z, end * t_, end * s, "ancestral")
+                found.compare(f"{update.__name__} from {t_} to {s}", carried_over(PROCESS, z, law), mine)
     return found

@@ -7,7 +7,7 @@ to where they would train or print. Their learned noise schedule is put straight
 import contextlib
 import inspect
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,12 +19,13 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from glauber import TransformerConfig
-from glauber.method import Plaid
 from glauber.method.plaid import diffusion, prior, reconstruction, step
-from glauber.method.plaid_network import gamma
+from glauber.method.plaid_network import Plaid, gamma
 
-STUBS = ("fire", "matplotlib", "matplotlib.pyplot", "mup", "orjson", "apex", "apex.normalization", "einops", "tqdm")
-STUBS += ("flash_attn", "flash_attn.flash_attn_interface", "flash_attn.ops", "flash_attn.ops.fused_dense")
+STUBS = (
+    *("fire", "matplotlib", "matplotlib.pyplot", "mup", "orjson", "apex", "apex.normalization", "einops", "tqdm"),
+    *("flash_attn", "flash_attn.flash_attn_interface", "flash_attn.ops", "flash_attn.ops.fused_dense"),
+)
 VOCAB, LENGTH, ROWS, DIMENSION = 23, 9, 64, 16
 SHAPE = {"dim": 32, "n_blocks": 0, "n_heads": 2, "embed_dim": DIMENSION}
 CALLS, TEMPERATURE = 6, 0.9
@@ -64,16 +65,16 @@ class Straight(nn.Module):
 
 
 class Around(Plaid):
-    """Our network, around the official one: it says what that one says before the evidence is added."""
+    """Our network around the official one: its logits are those of that one before the evidence is added."""
 
     def __init__(self, model: nn.Module, matrix: Tensor):
         super().__init__(TransformerConfig(VOCAB, LENGTH, width=8, layers=1, heads=1), dimension=DIMENSION)
         self.embed.weight = nn.Parameter(matrix.detach().clone())
-        self.said = lambda *inputs: model(*inputs)[0]  # no part of ours, so no module of ours
+        self.official: Callable[..., Tensor] = lambda *inputs: model(*inputs)[0]  # a function, so that it is no module of ours
 
     def tokens(self, z: Tensor, t: Tensor, guess: Tensor) -> Tensor:
-        said: Tensor = self.said(z, gamma(t), nn.functional.normalize(self.embed.weight.detach(), dim=-1), 0.0, guess)
-        return said
+        logits: Tensor = self.official(z, gamma(t), nn.functional.normalize(self.embed.weight.detach(), dim=-1), 0.0, guess)
+        return logits
 
 
 def compare(path: Path) -> Findings:
@@ -101,15 +102,16 @@ def compare(path: Path) -> Findings:
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """The official programs print; and their wish for another default device is not granted."""
-    device, torch.set_default_device = torch.set_default_device, lambda _: None
+    granted: Any = torch.set_default_device
+    torch.set_default_device = lambda device: None
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             yield
     finally:
-        torch.set_default_device = device
+        torch.set_default_device = granted
 
 
-def program(train: Any, lib: Any, x0: Tensor) -> tuple[Any, dict[str, nn.Module]]:
+def program(train: Any, lib: Any, x0: Tensor) -> tuple[Any, dict[str, Any]]:
     """The official `forward` and its modules, with random weights."""
     kept = []
 
@@ -130,7 +132,7 @@ def program(train: Any, lib: Any, x0: Tensor) -> tuple[Any, dict[str, nn.Module]
     return kept[0], modules
 
 
-def terms(found: Findings, forward: Any, modules: dict[str, nn.Module], x0: Tensor, mode: InDouble) -> None:
+def terms(found: Findings, forward: Any, modules: dict[str, Any], x0: Tensor, mode: InDouble) -> None:
     """In evaluation one row in eight is for the reconstruction, and all are self-conditioned."""
     mode.noise.clear()
     np.random.seed(3)  # which their program draws its times from
@@ -148,7 +150,7 @@ def terms(found: Findings, forward: Any, modules: dict[str, nn.Module], x0: Tens
         found.compare("diffusion", loss - ends - start, inner)
 
 
-def gradients(found: Findings, forward: Any, modules: dict[str, nn.Module], x0: Tensor, mode: InDouble) -> None:
+def gradients(found: Findings, forward: Any, modules: dict[str, Any], x0: Tensor, mode: InDouble) -> None:
     """In training, at a step after its warm-up: at first one row is for the reconstruction, and every fourth is
     self-conditioned, which gives the embeddings no gradient."""
     model, matrix = modules["model"], modules["embedding_matrix"].matrix
@@ -168,13 +170,19 @@ def gradients(found: Findings, forward: Any, modules: dict[str, nn.Module], x0: 
         guess = torch.where(conditioned[:, None, None], network(x0, t, noise).guess, 0.0)
     answer = network(x0, t, noise, guess, conditioned)
     loss = reconstruction(answer, x0)[0] + diffusion(answer, t)[1:].mean() + prior(answer.clean).mean()
-    (loss / LENGTH).backward()
-    found.compare("gradient of the embeddings", theirs[0], network.embed.weight.grad)
+    (loss / LENGTH).backward()  # type: ignore[no-untyped-call]
+    found.compare("gradient of the embeddings", theirs[0], gradient_of(network.embed.weight))
     for name, mine, other in zip(dict(model.named_parameters()), watched, theirs[1:], strict=True):
-        found.compare(f"gradient of {name}", other, mine.grad)
+        found.compare(f"gradient of {name}", other, gradient_of(mine))
 
 
-def steps(found: Findings, sample: Any, lib: Any, modules: dict[str, nn.Module], mode: InDouble) -> None:
+def gradient_of(weight: Tensor) -> Tensor:
+    """What `backward` left."""
+    assert weight.grad is not None
+    return weight.grad
+
+
+def steps(found: Findings, sample: Any, lib: Any, modules: dict[str, Any], mode: InDouble) -> None:
     """Its unconditional sampler, until it would decode: each state and guess from those before."""
     seen = []
 
@@ -203,9 +211,9 @@ def steps(found: Findings, sample: Any, lib: Any, modules: dict[str, nn.Module],
     noise, times = mode.noise[1 - CALLS :], torch.linspace(1.0, 0.0, CALLS).tolist()
     network = Around(modules["model"], modules["embedding_matrix"].matrix)
     for k, t in enumerate(times):
-        (z, told, guess), after = seen[k], seen[k + 1][0]
+        (z, condition, guess), after = seen[k], seen[k + 1][0]
         with torch.no_grad():
-            found.compare(f"guess at {t:.1f}", guess, network(z, torch.full((2,), t), None, told).guess)
+            found.compare(f"guess at {t:.1f}", guess, network(z, torch.full((2,), t), None, condition).guess)
         if t > 0:
             mean, spread = step(z, guess, t, t - 1 / CALLS, TEMPERATURE)
             found.compare(

@@ -5,7 +5,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common import EPS, LENGTH, PROCESS, ROWS, STEPS, VOCAB, Findings, Network, bare, checkout, drawn_from, rows_and_times
+from common import (
+    EPS,
+    LENGTH,
+    PROCESS,
+    ROWS,
+    STEPS,
+    VOCAB,
+    Findings,
+    Network,
+    bare,
+    checkout,
+    drawn_from,
+    noised,
+    rows_and_times,
+)
 from torch import Tensor, nn
 
 from glauber.method import sedd
@@ -71,7 +85,7 @@ def uniform(found: Findings, graph: Any, noise: Any, kind: type, losses: Any, sa
     network, ours, (x0, t) = Network(0.2), sedd.Uniform(), rows_and_times()
     t = 0.35 + 0.6 * t
     theirs = official(kind, network, scaled=False)
-    z = torch.where(torch.rand(x0.shape, generator=torch.Generator().manual_seed(3)) < 0.4, x0.flip(0), x0)
+    z = noised(x0)
 
     def clock(t: Any) -> Any:
         """Our time at which σ is what it is at t for them."""
@@ -112,7 +126,7 @@ def last_step(sampling: Any, graph: Any, noise: Any, theirs: Any, z: Tensor, t: 
 
 
 def score_of(theirs: Any) -> Any:
-    """What its samplers ask."""
+    """What its samplers call."""
     from model import utils
 
     return utils.get_score_fn(theirs, train=False, sampling=True)

@@ -5,19 +5,21 @@ from types import SimpleNamespace
 
 import torch
 import torch.nn.functional as F
-from common import EPS, PROCESS, ROWS, STEPS, VOCAB, Findings, Network, bare, checkout, rows_and_times
+from common import CONTINUOUS, EPS, PROCESS, ROWS, STEPS, VOCAB, Findings, Network, bare, checkout, noised, rows_and_times
 
-from glauber.method import UDLM
+from glauber.method.udlm import UDLM
 
-STUBS = ("hydra", "hydra.utils", "lightning", "omegaconf", "torchmetrics", "torchmetrics.aggregation", "transformers")
-STUBS += ("mamba_ssm", "mamba_ssm.utils", "mamba_ssm.utils.generation", "classifier", "dataloader", "models")
+STUBS = (
+    *("hydra", "hydra.utils", "lightning", "omegaconf", "torchmetrics", "torchmetrics.aggregation", "transformers"),
+    *("mamba_ssm", "mamba_ssm.utils", "mamba_ssm.utils.generation", "classifier", "dataloader", "models"),
+)
 
 
 def compare(path: Path) -> Findings:
     """As its README trains UDLM: diffusion uniform, parameterization d3pm, T=0, zero_recon_loss; noise loglinear."""
     found, network, ours = Findings("UDLM", 1e-12), Network(), UDLM()
     x0, t = rows_and_times()
-    z = torch.where(torch.rand(x0.shape, generator=torch.Generator().manual_seed(3)) < 0.4, x0.flip(0), x0)
+    z = noised(x0)
     with checkout(path, *STUBS):
         import diffusion
         import noise_schedule
@@ -36,24 +38,21 @@ def compare(path: Path) -> Findings:
             vocab_size=VOCAB,
             diffusion="uniform",
             parameterization="d3pm",
-            subs_masking=False,
             time_conditioning=True,
-            T=0,
-            change_of_variables=False,
-            importance_sampling=False,
+            **CONTINUOUS,
             device=torch.device("cpu"),
             dtype=torch.float64,
         )
         theirs._sample_t, theirs._q_xt = lambda *_: t, lambda *_: z
         loss = theirs._forward_pass_diffusion(x0)["loss"].sum(1)
         found.compare("loss", loss, ours.term(network, PROCESS, x0, z, t))  # which their noise's EPS does not enter
-        for t, s in STEPS:
-            sigma = [theirs.noise(torch.full((ROWS,), time))[0] for time in (t, s)]
+        for t_, s in STEPS:
+            sigma = [theirs.noise(torch.full((ROWS,), time))[0] for time in (t_, s)]
             now, then = (1 - (-level)[:, None, None].exp() for level in sigma)
             _, law, _ = theirs._ddpm_denoise(z, sigma[0], now, then)
-            mine = ours.law(network, PROCESS, z, (1 - EPS) * t, (1 - EPS) * s, "ancestral")
-            found.compare(f"step from {t} to {s}", law, mine)
+            mine = ours.law(network, PROCESS, z, (1 - EPS) * t_, (1 - EPS) * s, "ancestral")
+            found.compare(f"step from {t_} to {s}", law, mine)
             clean = theirs._compute_posterior(F.one_hot(x0, VOCAB).double(), z, 1 - then, 1 - now)
-            sure = ours.law(lambda *_: F.one_hot(x0, VOCAB).double().log(), PROCESS, z, (1 - EPS) * t, (1 - EPS) * s, "")
-            found.compare(f"q(z_s | z_t, x_0) from {t} to {s}", clean, sure)
+            sure = ours.law(lambda *_: F.one_hot(x0, VOCAB).double().log(), PROCESS, z, (1 - EPS) * t_, (1 - EPS) * s, "")
+            found.compare(f"q(z_s | z_t, x_0) from {t_} to {s}", clean, sure)
     return found

@@ -56,11 +56,11 @@ class TrainSpec:
     timesteps: int = 1
     """Times drawn per sequence, for the binary and marginal losses."""
     clean_fraction: float = 0.25
-    """Share of rows in which some sites are never noised, for the dense loss: what filling gaps needs."""
+    """Share of rows in which some sites are never noised, for the method ggm: what filling gaps needs."""
     marked_fraction: float = 0.0
-    """Share of rows whose noise is labelled, for the dense loss (identity 9)."""
+    """Share of rows whose noise is marked, for the method ggm (identity 9)."""
     causal_every: int = 0
-    """With a network that reads and the dense loss, every so-many-th row is learned in reading order; 0 for none."""
+    """With a causal network and the method ggm, every so-many-th row is learned from left to right; 0 for none."""
     optimizer: str = "adamw"
     """"adamw", or "muon" for the blocks' matrices and adamw for the other weights, at the same rate and decay."""
     lr: float = 1e-3

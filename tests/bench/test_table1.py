@@ -89,7 +89,7 @@ def test_the_table_has_a_row_for_all_that_each_method_allows_and_null_where_ther
     assert [order for _, order in chosen[::2]] == ["random"] * 3  # and beside it whatever is best
     assert found == wanted
     assert len(rows) == sum(map(len, wanted.values())) + len(chosen)
-    assert json.loads((made / "judged.json").read_text())["real"]["source"] == str(made / "data" / "test.txt")
+    assert json.loads((made / "evaluated.json").read_text())["real"]["source"] == str(made / "data" / "test.txt")
     limits = {("udlm", None), ("plaid", None), ("sedd", "random")}
     for row in rows:
         assert row["judge_ppl"] > 1
@@ -108,7 +108,7 @@ def test_the_table_has_a_row_for_all_that_each_method_allows_and_null_where_ther
 
 def test_each_figure_has_its_error(made):
     """That of a perplexity by leaving out one sample after the other."""
-    found, evaluated = (json.loads((made / name).read_text()) for name in ("table1.json", "judged.json"))
+    found, evaluated = (json.loads((made / name).read_text()) for name in ("table1.json", "evaluated.json"))
     for row, error in zip(found["rows"], found["errors"], strict=True):
         for key, value in error.items():
             assert (value is None) == (row[key] is None), (row, key)
@@ -130,7 +130,7 @@ def test_the_table_can_be_read_and_looked_at(made):
 def test_judging_needs_no_run_and_what_was_lost_of_the_samples_is_drawn_again(made, tmp_path):
     before = json.loads((made / "table1.json").read_text())
     here = tmp_path / "elsewhere"
-    shutil.copytree(made, here, ignore=shutil.ignore_patterns("runs", "judged.json", "scores", "table1.*"))
+    shutil.copytree(made, here, ignore=shutil.ignore_patterns("runs", "evaluated.json", "scores", "table1.*"))
     (here / "runs").mkdir()
     shutil.copytree(made / "runs" / "plaid", here / "runs" / "plaid", ignore=shutil.ignore_patterns("checkpoints"))
     record = json.loads((here / "plaid.json").read_text())
@@ -140,10 +140,10 @@ def test_judging_needs_no_run_and_what_was_lost_of_the_samples_is_drawn_again(ma
     partly = bench_table1(here, methods=[], tiny=True)  # what is not whole is not judged
     assert partly["rows"] == [row for row in partly["rows"] if (row["method"], row["calls"]) != ("plaid", 8)]
     assert len(partly["rows"]) == len(before["rows"]) - 1
-    others = json.loads((here / "judged.json").read_text())
+    others = json.loads((here / "evaluated.json").read_text())
     del others["sets"]["plaid, 32 calls"]["digest"]  # as a table of before has it
     others["sets"]["plaid, 8 calls"] = others["sets"]["plaid, 2 calls"]  # said of other samples, so it does not count
-    (here / "judged.json").write_text(json.dumps(others))
+    (here / "evaluated.json").write_text(json.dumps(others))
     after = bench_table1(here, tiny=True)
     again = json.loads((here / "plaid.json").read_text())["sets"]["8 calls"]["batches"]
     assert [batch["tokens"] for batch in again] == tokens
@@ -185,7 +185,7 @@ def test_other_data_another_text_and_another_judge_are_refused(made, tmp_path):
         with refused("differs in test"):
             bench_table1(tmp_path / "mine", **plain | {"test": other})
     shutil.copytree(made / "judge", tmp_path / "stranger")
-    with refused("is judged by judge"):
+    with refused("has scores by judge"):
         bench_table1(made, methods=[], judge=str(tmp_path / "stranger"), tiny=True)
 
 
@@ -328,7 +328,7 @@ def test_a_sample_costs_as_many_calls_as_its_row_says(method, monkeypatch):
 
         return call
 
-    for name in ("read", "forward"):
+    for name in ("extend", "forward"):
         monkeypatch.setattr(model.network, name, counting(name, getattr(model.network, name)))
     for plan in table_plans(method, L):
         calls.clear()
@@ -338,7 +338,7 @@ def test_a_sample_costs_as_many_calls_as_its_row_says(method, monkeypatch):
         chosen = (method, plan.order) == ("ggm", "best")  # a chain that keeps to the budget
         assert 0 < len(calls) <= plan.calls if chosen else len(calls) == plan.calls, plan
         causal = plan.order == "best" and plan.calls == L and method in ("ggm", "ar")
-        assert set(calls) == {"read" if causal else "forward"}
+        assert set(calls) == {"extend" if causal else "forward"}
 
 
 class Pairs:

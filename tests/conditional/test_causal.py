@@ -138,27 +138,27 @@ def test_reading_on_says_what_reading_at_once_says(first, shape):
     net, x = network(5, 9, **shape), rows(4, 5, 9)
     cache, whole = Cache(net, 4), net(*clean(x), causal_rows=4)
     for stop in range(first, 10):
-        answer = net.read(slots(net, x)[:, stop - 1 if cache.filled else 0 : stop], cache)
+        answer = net.extend(slots(net, x)[:, stop - 1 if cache.filled else 0 : stop], cache)
         assert cache.filled == stop
         torch.testing.assert_close(answer, whole[:, stop - 1], rtol=0, atol=1e-12)
     cache = Cache(net, 4)
-    net.read(slots(net, x)[:, :first], cache)
+    net.extend(slots(net, x)[:, :first], cache)
     for site in range(first, 9):  # by their numbers, as on a GPU
-        answer = net.read(slots(net, x)[:, [site]], cache, torch.tensor([site]))
+        answer = net.extend(slots(net, x)[:, [site]], cache, torch.tensor([site]))
         torch.testing.assert_close(answer, whole[:, site], rtol=0, atol=1e-12)
 
 
 def test_what_cannot_be_read_is_refused():
     net, x = network(), rows(2)
     cache = Cache(net, 2)
-    net.read(slots(net, x)[:, :1], cache)
+    net.extend(slots(net, x)[:, :1], cache)
     with pytest.raises(ValueError, match="one slot at a time"):
-        net.read(slots(net, x)[:, 1:3], cache)
+        net.extend(slots(net, x)[:, 1:3], cache)
     plain = network(causal=False)
-    for ask in (lambda: plain(*clean(x), causal_rows=2), lambda: plain.read(x, Cache(plain, 2))):
+    for ask in (lambda: plain(*clean(x), causal_rows=2), lambda: plain.extend(x, Cache(plain, 2))):
         with pytest.raises(ValueError, match=r"set network\.causal=true"):
             ask()
-    with pytest.raises(ValueError, match="a network that reads is told the survival"):
+    with pytest.raises(ValueError, match="a causal network is conditioned on the survival"):
         network(conditioning="time")
 
 
@@ -174,7 +174,7 @@ class Counting:
 
     def read(self, x: Tensor, cache: Cache, slot: Tensor | None = None) -> Tensor:
         self.read_slots.append(x.shape[1])
-        return self.net.read(x, cache, slot)
+        return self.net.extend(x, cache, slot)
 
 
 @torch.no_grad()
@@ -214,7 +214,7 @@ def test_read_together_slot_by_slot_the_answers_are_those_of_one_pass(shape):
         later = torch.where(torch.arange(9) < site, x, (x + 1) % 5)  # what stands there and after is not looked at
         answer = together(*clean(later), torch.full((len(x), 1), site))
         torch.testing.assert_close(answer[:, 0], expected[:, site], rtol=0, atol=1e-12)
-        answer = net.read(slots(net, x)[:, [site]], cache, torch.tensor([site])).log_softmax(-1)  # as it is recorded on a GPU
+        answer = net.extend(slots(net, x)[:, [site]], cache, torch.tensor([site])).log_softmax(-1)  # as it is recorded on a GPU
         torch.testing.assert_close(answer, expected[:, site], rtol=0, atol=1e-12)
 
 
@@ -225,7 +225,7 @@ def test_reading_a_slot_by_its_number_is_the_same_work_for_every_slot(shape):
     net, x = network(5, 9, **shape), rows(3, 5, 9)
     expected = net(*clean(x), causal_rows=len(x))
     token, slot, cache = slots(net, x)[:, :1].clone(), torch.zeros(1, dtype=torch.int64), Cache(net, len(x))
-    repeat = make_fx(lambda: net.read(token, cache, slot))()
+    repeat = make_fx(lambda: net.extend(token, cache, slot))()
     for site in range(9):
         token.copy_(slots(net, x)[:, [site]])
         slot.fill_(site)
@@ -825,7 +825,7 @@ def test_a_masked_language_model_is_trained_and_sampled_by_gibbs(data, tmp_path)
     ("more", "about"),
     [
         (["bert"], "method is one of ggm, ggm-marginal, ggm-binary, ar, mlm"),
-        (["ar", "network.conditioning=time"], "a network that reads is told the survival"),
+        (["ar", "network.conditioning=time"], "a causal network is conditioned on the survival"),
         (["ggm", "train.causal_every=2"], "network.causal=true"),
         (["ggm", "network.causal=true", "train.causal_every=3"], "train.causal_every is 3, which does not divide the 8 rows"),
         (["ggm", "network.causal=true", "train.causal_every=4", "train.grad_accum=4"], "the 2 rows"),

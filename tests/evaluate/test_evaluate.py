@@ -22,7 +22,8 @@ from seeded import FEATURES, features
 from glauber.cli import main
 from glauber.data import prepare
 from glauber.evaluate.diversity import Known, distinct, mean_entropy, pieces, pooled_entropy, words
-from glauber.evaluate.judge import Encoder, Judge
+from glauber.evaluate.encoder import Encoder
+from glauber.evaluate.judge import Judge
 from glauber.evaluate.mauve import frontier_area, mauve
 from glauber.evaluate.overlap import Overlap, among, characters, joined, longest_overlaps, window_hashes
 from glauber.evaluate.text import evaluate_texts, passages, read_texts, spread
@@ -443,7 +444,7 @@ def test_two_judges_and_an_encoder_each_have_their_say(room):
         assert found["reference"]["mauve"]["values"] == pytest.approx(mauve(real, rest).values, abs=1e-6)
 
 
-def test_filled_gaps_are_judged_beside_the_truth(room):
+def test_filled_gaps_are_scored_beside_the_truth(room):
     lines = [{"prefix": "The old house ", "fill": "sat", "truth": "stood", "suffix": " at the end"}]
     lines += [{"prefix": "He ", "fill": "went in", "truth": "went in", "suffix": ". The room"}]
     (room / "fills.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -1,4 +1,4 @@
-"""Images judged by their features: each figure against an independent computation, killed in the middle, fed wrong things."""
+"""Images evaluated by features: each figure against an independent computation, killed in the middle, fed wrong things."""
 
 import json
 import pickle
@@ -249,7 +249,7 @@ def test_folded_convolutions_do_what_convolution_and_normalisation_do(inception)
 
 
 def test_features_of_seeded_weights_are_those_of_a_published_archives_own_program():
-    kept = json.loads((Path(__file__).parent / "inception.json").read_text())  # by experiments/parity/inception.py
+    kept = json.loads((Path(__file__).parent / "inception.json").read_text())  # by experiments/parity/fid_helper.py
     network = InceptionV3().eval()
     weights = {name: torch.from_numpy(values) for name, values in inception_weights(kept["layers"]).items()}
     network.load_state_dict(folded(weights))

@@ -1,4 +1,4 @@
-"""Text judged by causal language models: against a loop that asks for one token at a time, and killed in the middle."""
+"""Text scored by causal language models: against a loop that asks for one token at a time, and killed in the middle."""
 
 import json
 import math
@@ -10,8 +10,10 @@ from judges import CONTEXT, STORY, language_model, save_gguf, save_judge, tokeni
 from refusals import refused
 from tokenizers import processors
 
+from glauber.evaluate.encoder import Encoder
 from glauber.evaluate.infill import Fill, given_both_sides, read_fills, recovery
-from glauber.evaluate.judge import Encoder, Judge, ScoreCache, TextScore, perplexities, windows
+from glauber.evaluate.judge import Judge, perplexities, windows
+from glauber.evaluate.score_cache import ScoreCache, TextScore
 
 TEXTS = [STORY[:40], STORY[30:110], STORY[100:117], "caf\u00e9 \u4f60\u597d", STORY[200:231], STORY[5:25]]
 
@@ -99,7 +101,7 @@ def test_the_feature_is_the_last_hidden_state_at_the_last_token(judge):
         np.testing.assert_allclose(score.feature, states[-1].numpy(), rtol=1e-4, atol=1e-5)
 
 
-def test_a_start_token_that_the_judge_wants_is_read_but_not_judged(folder, tmp_path):
+def test_a_start_token_that_the_judge_wants_is_read_but_not_scored(folder, tmp_path):
     other = save_judge(tmp_path / "with start")
     made = tokenizer()
     made.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
@@ -127,18 +129,18 @@ def test_judging_goes_on_after_a_kill_to_the_same_figures(judge, tmp_path):
         assert len(ScoreCache(path).known) == len(texts), "and the file can be read again"
 
 
-def test_what_a_ledger_knows_is_not_judged_again_and_another_judge_is_not_believed(judge, tmp_path):
-    judge.scores(TEXTS, cache=ScoreCache(tmp_path / "ledger"))
-    lines = [json.loads(line) for line in (tmp_path / "ledger").read_bytes().splitlines()]
+def test_what_a_cache_has_is_not_scored_again_and_another_judge_is_not_believed(judge, tmp_path):
+    judge.scores(TEXTS, cache=ScoreCache(tmp_path / "cache"))
+    lines = [json.loads(line) for line in (tmp_path / "cache").read_bytes().splitlines()]
     for line in lines:
         line[1] = 123.0
-    (tmp_path / "ledger").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert {score.nll for score in judge.scores(TEXTS, cache=ScoreCache(tmp_path / "ledger"))} == {123.0}
+    (tmp_path / "cache").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert {score.nll for score in judge.scores(TEXTS, cache=ScoreCache(tmp_path / "cache"))} == {123.0}
     other = Judge(str(save_judge(tmp_path / "other", seed=1)))
-    assert 123.0 not in {score.nll for score in other.scores(TEXTS, cache=ScoreCache(tmp_path / "ledger"))}
+    assert 123.0 not in {score.nll for score in other.scores(TEXTS, cache=ScoreCache(tmp_path / "cache"))}
 
 
-def test_a_file_that_is_no_ledger_is_refused_and_left_as_it_was(tmp_path):
+def test_a_file_that_is_no_cache_is_refused_and_left_as_it_was(tmp_path):
     for content in (b"my notes\n", b"[1]\n", b'["a", null, 1, 2, null]\n, and more'):
         (tmp_path / "notes").write_bytes(content)
         with refused("remove it, or name another --out"):
@@ -155,7 +157,7 @@ def test_an_encoder_gives_the_mean_of_its_last_hidden_states(folder):
         np.testing.assert_allclose(row, states.mean(0).numpy(), rtol=1e-4, atol=1e-5)
 
 
-def test_a_fill_is_judged_with_what_follows_given_what_precedes(judge):
+def test_a_fill_is_scored_with_what_follows_given_what_precedes(judge):
     fills = [
         Fill("The old house ", "sat", "stood", " at the end"),
         Fill("", "Who", "He", " went in"),

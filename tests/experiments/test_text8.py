@@ -1,22 +1,13 @@
 """The cleaning of text8, rule by rule, on a made-up dump."""
 
-import importlib.util
 import sys
-from pathlib import Path
 
 import pytest
 
-TOOLS = Path(__file__).parents[2] / "experiments"
-
 
 @pytest.fixture
-def text8(monkeypatch):
-    monkeypatch.syspath_prepend(str(TOOLS))
-    spec = importlib.util.spec_from_file_location("text8", TOOLS / "text8.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    yield module
-    sys.modules.pop("checked", None)
+def text8(experiment):
+    return experiment("text8")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from enumeration import World, chi_square, index, random_law
 from glauber import NoiseLaw, Process, Schedule, Transformer, TransformerConfig, binary, dense, marginal
 from glauber.objective import binary_loss, dense_loss, draw_times, marginal_loss
 from glauber.objective.cross_entropy import linear_cross_entropy
-from glauber.objective.dense import _mask_count, _prompt
+from glauber.objective.dense import _clean_sites, _mask_count
 
 FALSE_ALARM = 1e-6
 PI = np.array([0.2, 0.5, 0.3])
@@ -296,18 +296,18 @@ def test_dense_shows_the_schedules_survival_or_a_permutation_of_it():
             assert len(values) == masked[row].sum()
 
 
-def test_dense_prompts_leave_sites_clean_and_labels_mask_the_noise():
+def test_dense_leaves_sites_clean_in_a_fraction_of_rows_and_masks_marked_noise():
     process = Process(Schedule.round_robin(8, 16, [0.7, 0.3], last_keep=0.3), NoiseLaw.uniform(3))
     x0 = torch.randint(3, (800, 8), generator=generator(5))
     late = 8  # from here on the schedule itself leaves no site certain
     for clean_fraction in (0.0, 1.0):
         x, t, survival = seen_by_dense(process, x0, clean_fraction=clean_fraction)
-        prompted = (survival == 1)[t >= late]
-        assert len(prompted) > 100
-        assert prompted.any() == (clean_fraction > 0)
+        clean = (survival == 1)[t >= late]
+        assert len(clean) > 100
+        assert clean.any() == (clean_fraction > 0)
         assert torch.equal(x[survival == 1], x0[survival == 1])
         if clean_fraction:
-            assert {1, 4, 6} < set(prompted.sum(1).tolist())  # of many sizes
+            assert {1, 4, 6} < set(clean.sum(1).tolist())  # of many sizes
     x, _, survival = seen_by_dense(process, x0, clean_fraction=0.0, marked_fraction=1.0)
     assert torch.equal(survival, (x != 3).double())
     assert torch.equal(x[x != 3], x0[x != 3])
@@ -369,8 +369,8 @@ def test_dense_masks_a_log_uniform_number_of_sites():
     assert abs((counts == 1).double().mean().item() - share) < 6 * (share * (1 - share) / 20_000) ** 0.5
 
 
-def test_half_of_the_prompts_leave_one_stretch_free_and_half_a_scattered_set():
-    given = _prompt(torch.zeros(2000, 32, dtype=torch.int64), 1.0, generator(0))
+def test_half_of_the_clean_sets_leave_one_stretch_free_and_half_a_scattered_set():
+    given = _clean_sites(torch.zeros(2000, 32, dtype=torch.int64), 1.0, generator(0))
     edges = (given != given.roll(1, dims=1)).sum(1)  # around the row: 2 for one stretch
     assert 0.45 < (edges <= 2).double().mean() < 0.65  # a few scattered sets are a stretch by chance, or empty
-    assert not _prompt(torch.zeros(100, 32, dtype=torch.int64), 0.0, generator(0)).any()
+    assert not _clean_sites(torch.zeros(100, 32, dtype=torch.int64), 0.0, generator(0)).any()

@@ -5,13 +5,14 @@ import threading
 
 import pytest
 import torch
-from glauber.runtime.fast import bfloat16, compiled
 from refusals import refused
 
 from glauber import Model, NoiseLaw, Process, Schedule, load
 from glauber.chain import Truncation, driver
 from glauber.conditional import Denoiser, Transformer, TransformerConfig
 from glauber.method import find_method
+from glauber.runtime.compile import compiled
+from glauber.runtime.precision import bfloat16
 
 V, L = 7, 12
 

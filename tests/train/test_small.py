@@ -1,12 +1,9 @@
-"""The recipe small, the command that makes its figures, and that `prepare` names a command that works for what it prepared."""
+"""The recipe small, and that `prepare` names a command that works for what it prepared."""
 
-import hashlib
-import importlib.util
 import json
 import math
 import random
 import shlex
-import sys
 from pathlib import Path
 
 import commands
@@ -68,50 +65,3 @@ def test_small_soon_reads_random_words_almost_as_well_as_can_be(tmp_path):
     last = read_log(tmp_path / "run" / "log.jsonl")[-1]
     assert math.log2(32) / 5 <= last["valid_bits_per_token_causal"] < 1.1  # a row begins in the middle of a word
     assert last["unigram_bits_per_token"] > 4
-
-
-@pytest.fixture
-def tool():
-    """experiments/small.py."""
-    spec = importlib.util.spec_from_file_location("small", Path(__file__).parents[2] / "experiments" / "small.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_figures_are_of_the_first_megabyte_cut_behind_a_whole_character(tool):
-    text = "\ufeff" + "é" * 600_000
-    train, held_out, left_out = tool.parts(text.encode())
-    assert train == "é" * 449_998
-    assert held_out == "é" * 50_000  # 3 bytes of mark, 499,998 characters of two, and half of one
-    assert not left_out
-
-
-def test_a_held_out_character_that_is_not_trained_on_is_left_out_and_counted(tool):
-    assert tool.parts(b"abcabcabcabcabcabc7a") == ("abcabcabcabcabcabc", "a", 1)
-    with pytest.raises(UnicodeDecodeError):
-        tool.parts(b"abc\xffabc")
-
-
-@pytest.mark.slow
-def test_the_figures_name_the_text_and_no_folder_of_this_machine(tool, tmp_path, monkeypatch):
-    text = tmp_path / "a.txt"
-    text.write_text("the cat sat on the mat and the dog sat on the log. " * 200)
-    words = ["small.py", text, "--out", tmp_path / "out", "--length", 32, "--set", "train.steps=2", "--set", "train.samples=0"]
-    monkeypatch.setattr(sys, "argv", [str(word) for word in words])
-    tool.main()
-    kept = (tmp_path / "out" / "small.json").read_text()
-    assert str(tmp_path) not in kept
-    figures = json.loads(kept)
-    assert figures["text"] == {
-        "name": "a.txt",
-        "sha256": hashlib.sha256(text.read_bytes()).hexdigest(),
-        "bytes": 10_200,
-        "first_bytes_taken": 10_200,
-        "characters_to_train_on": 9_180,
-        "characters_held_out": 1_020,
-        "characters_left_out": 0,
-    }
-    assert figures["causal"]["bounds"]["heat-bath"]["exact"]
-    assert len(figures["samples"]) == 16
-    assert figures["words_in_training_text"]["held_out"] == 1

@@ -51,9 +51,9 @@ def guided(told: Tensor, untold: Tensor, guidance: float) -> Tensor:
 
 
 class CausalConditional:
-    """A network that reads, for sweeps in reading order: the clean conditional of a site given the sites before it alone.
+    """A causal network, for sweeps from left to right: the clean conditional of a site given the sites before it alone.
 
-    It goes on from where it was last asked, so that a sweep costs one pass over the row, and not one for each site.
+    It goes on from where its cache ends, so that a sweep costs one pass over the row, and not one for each site.
     """
 
     def __init__(self, network: Any):
@@ -65,21 +65,21 @@ class CausalConditional:
         """As `Conditional`, for one site, the same in all rows; what x holds from there on is not looked at."""
         site = int(sites[0, 0])
         if sites.shape[1] != 1 or bool((sites != site).any()):
-            raise ValueError("reading goes from site to site, all rows together; use block 1 and one order")
+            raise ValueError("a causal network answers site after site, all rows together; use block 1 and one order")
         slots = F.pad(x[:, :site], (1, 0), value=self.network.begin)
         known = self.seen.shape[1]
         if self.cache is None or known > site or not torch.equal(self.seen, slots[:, :known]):
             self.cache, known = Cache(self.network, len(x)), 0
         if known == 0:
-            logits, known = self.network.read(slots, self.cache), site + 1
+            logits, known = self.network.extend(slots, self.cache), site + 1
         for start in range(known, site + 1):
             slot = x.new_tensor([start]) if x.is_cuda else None  # a GPU plans its attention anew for each shape: let it be one
-            logits = self.network.read(slots[:, start : start + 1], self.cache, slot)
+            logits = self.network.extend(slots[:, start : start + 1], self.cache, slot)
         self.seen = slots
         return logits.double().log_softmax(-1)[:, None]
 
     def together(self, rows: int) -> "CausalBatch":
-        """For so many rows that are read from the first site to the last, none left out."""
+        """For so many rows that are drawn from the first site to the last, none left out."""
         return CausalBatch(self.network, rows)
 
     def rows(self, x: Tensor) -> Tensor:
@@ -90,8 +90,8 @@ class CausalConditional:
 
 
 class CausalBatch:
-    """A `CausalConditional` that is queried for each site once, in order. On a GPU it looks at no number outside of tensors, so that one
-    of its answers can be recorded, and replayed for all sites."""
+    """A `CausalConditional` that is queried for each site once, in order. On a GPU it looks at no number outside of tensors, so
+    that one of its answers can be a CUDA graph, which is replayed for all sites."""
 
     def __init__(self, network: Transformer, rows: int):
         self.network, self.cache = network, Cache(network, rows)
@@ -100,7 +100,7 @@ class CausalBatch:
         """As `Conditional`, for one site, the same in all rows."""
         left = F.pad(x, (1, 0), value=self.network.begin).gather(1, sites)  # what the slot that answers holds
         slot = sites[0] if x.is_cuda else None  # on a CPU it is faster to count along, and to look at no empty slots
-        return self.network.read(left, self.cache, slot).double().log_softmax(-1)[:, None]
+        return self.network.extend(left, self.cache, slot).double().log_softmax(-1)[:, None]
 
 
 class Classifier:

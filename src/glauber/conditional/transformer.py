@@ -20,7 +20,7 @@ SINUSOIDS = 256  # of the scalar time
 OCTAVES = 8  # of the survival
 MOST = {"vocab": 2**31, "length": 2**20, "width": 2**20, "layers": 2**31, "heads": 2**20, "cond_dim": 2**20, "classes": 2**31}
 """Beyond these no network is meant."""
-UNREAD = "this network was not made to read; set network.causal=true and train it so"
+NOT_CAUSAL = "this network is not causal; set network.causal=true and train it so"
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class TransformerConfig:
     layers: int = 4
     heads: int = 4
     conditioning: str = "survival"
-    """"survival": told each site's survival, so any order, schedule and prompt is one task. "time": the paper's scalar t."""
+    """"survival": each site's survival, so any order, schedule and prompt is one task. "time": the paper's scalar t."""
     grid: tuple[int, int] | None = None
     """Rows and columns of an image, for rotary positions in two dimensions; none for a sequence."""
     learned_positions: bool = False
@@ -45,7 +45,7 @@ class TransformerConfig:
     """C, the width of the vector that feeds adaLN."""
     causal: bool = False
     """Read the answer about a site one slot to its left, behind an extra first slot. With attention to the left alone one pass
-    then answers for a whole sweep in reading order, as an autoregressive network does; the same weights also look both ways."""
+    answers for a whole sweep from left to right, as an autoregressive network does; the same weights also look both ways."""
     classes: int = 0
     """How many classes it can be told; it also knows what "no class" means. 0 for a network without them."""
 
@@ -54,11 +54,11 @@ class TransformerConfig:
             if type(value := getattr(self, name)) is not int or value > most:
                 raise ValueError(f"a network's {name} is a whole number of at most {most:,}, not {reprlib.repr(value)}")
         if type(self.learned_positions) is not bool or type(self.causal) is not bool:
-            raise ValueError("a network's absolute and reads are true or false")
+            raise ValueError("a network's learned_positions and causal are true or false")
         if self.vocab < 2 or self.length < 1 or min(self.width, self.layers, self.heads, self.cond_dim) < 1:
             raise ValueError("a network needs a vocabulary of at least 2 and a positive length, width, layers and heads")
         if self.classes < 0 or (self.classes and self.causal):
-            raise ValueError("a network has 0 or more classes, and one that reads has none")
+            raise ValueError("a network has 0 or more classes, and a causal one has none")
         turns = 2 if self.grid is None else 4
         if self.width % (self.heads * turns):
             raise ValueError(f"width must be a multiple of {turns} × heads for the rotary positions, not {self.width}")
@@ -71,7 +71,7 @@ class TransformerConfig:
             if len(self.grid) != 2 or math.prod(self.grid) != self.length:
                 raise ValueError(f"a grid of {'×'.join(map(str, self.grid))} does not hold {self.length} sites")
         if self.causal and self.conditioning != "survival":
-            raise ValueError("a network that reads is told the survival, not the time")
+            raise ValueError("a causal network is conditioned on the survival, not on the time")
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -88,9 +88,7 @@ class Transformer(nn.Module):
         super().__init__()
         self.config, self.compiled = config, False
         D, C = config.width, config.cond_dim
-        self.embed = nn.Embedding(
-            config.vocab + 1 + config.causal, D
-        )  # row V is the mask, V+1 the first slot of one that reads
+        self.embed = nn.Embedding(config.vocab + 1 + config.causal, D)  # row V is the mask, V+1 the first slot of a causal one
         self.position_embedding = nn.Parameter(torch.zeros(config.length, D)) if config.learned_positions else None
         self.condition = SurvivalCondition(D, C) if config.conditioning == "survival" else TimeCondition(C)
         self.blocks = nn.ModuleList(Block(D, config.heads, C) for _ in range(config.layers))
@@ -124,7 +122,7 @@ class Transformer(nn.Module):
 
     @property
     def begin(self) -> int:
-        """What the first slot of a network that reads holds."""
+        """What the first slot of a causal network holds."""
         return self.config.vocab + 1
 
     def forward(
@@ -144,8 +142,8 @@ class Transformer(nn.Module):
             survival: (B, L) read when conditioned on survival.
             sites: (B, b) sites to mask and to answer for; None answers for every site, and masks none.
             readout: what to do with the last features (B, L, D) and the head instead of making all logits.
-            reading: in the first so many rows, which are clean, every site is answered for given the sites before it alone: the
-                L states of a sweep in reading order (all before the site clean, all after it noise) in one pass.
+            causal_rows: in the first so many rows, which are clean, every site is answered for given the sites before it alone:
+                the L states of a sweep from left to right (all before the site clean, all after it noise) in one pass.
             class_: of each row, (B,), or of all of them; none for "no class". For a network that has classes.
 
         Returns:
@@ -154,7 +152,7 @@ class Transformer(nn.Module):
         if x.shape[-1] != self.config.length:
             raise ValueError(f"this network was made for length {self.config.length}, got {x.shape[-1]}")
         if causal_rows and not self.config.causal:
-            raise ValueError(UNREAD)
+            raise ValueError(NOT_CAUSAL)
         if sites is not None:
             x = x.scatter(1, sites, self.mask)
         if class_ is not None and self.classes is None:
@@ -194,7 +192,7 @@ class Transformer(nn.Module):
         return h if self.position_embedding is None else h + self._places(slice(None)), c
 
     def _places(self, slots: slice | Tensor) -> Tensor:
-        """The learned vectors of these slots; the first slot of a network that reads is no site and has none."""
+        """The learned vectors of these slots; the first slot of a causal network is no site and has none."""
         assert self.position_embedding is not None
         return (F.pad(self.position_embedding, (0, 0, 1, 0)) if self.config.causal else self.position_embedding)[slots]
 
@@ -209,22 +207,22 @@ class Transformer(nn.Module):
             block.compile()
         self.compiled = True
 
-    def read(self, x: Tensor, cache: "Cache", slot: Tensor | None = None) -> Tensor:
-        """Go on reading, without going over what the cache holds; what `forward` says of rows that are read.
+    def extend(self, x: Tensor, cache: "Cache", slot: Tensor | None = None) -> Tensor:
+        """Go on from the cache, without going over what it holds; what `forward` says of causal rows.
 
         Args:
             x: (B, n) the tokens of the next slots: `begin`, then those of the sites 0, 1, ... The cache then holds them too.
                 The first piece may be of any length, the others are one slot.
-            slot: (1,) the number of the next slot, where that must be a tensor: reading one slot then is the same work for
-                every slot, and can be recorded. The cache does not count along.
+            slot: (1,) the number of the next slot, where that must be a tensor: extending by one slot then is the same work for
+                every slot, and can be a CUDA graph. The cache does not count along.
 
         Returns:
             (B, V) logits of the token to come.
         """
         if not self.config.causal:
-            raise ValueError(UNREAD)
+            raise ValueError(NOT_CAUSAL)
         if cache.filled and x.shape[1] != 1:
-            raise ValueError(f"reading goes on by one slot at a time once something is read, not by {x.shape[1]}")
+            raise ValueError(f"the cache is extended by one slot at a time once it holds something, not by {x.shape[1]}")
         per_site, c = self.condition(torch.ones(1, 1, dtype=torch.float64, device=x.device))  # the same for every slot and row
         h = self.embed(x) + per_site
         here = slice(cache.filled, cache.filled + x.shape[1]) if slot is None else slot
@@ -317,7 +315,7 @@ class Block(nn.Module):
 
 
 def mix(q: Tensor, k: Tensor, v: Tensor, causal_rows: int) -> Tensor:
-    """Attention: in the first `reading` rows to the left alone, in the others both ways."""
+    """Attention: in the first `causal_rows` rows to the left alone, in the others both ways."""
     if causal_rows in (0, len(q)):
         return F.scaled_dot_product_attention(q, k, v, is_causal=causal_rows > 0)
     left = F.scaled_dot_product_attention(q[:causal_rows], k[:causal_rows], v[:causal_rows], is_causal=True)
@@ -348,7 +346,7 @@ class Past(NamedTuple):
 
 
 class Cache:
-    """What a network that reads has read of B rows: the keys and values of each block, in the precision of its products."""
+    """What a causal network has seen of B rows: the keys and values of each block, in the precision of its products."""
 
     def __init__(self, network: Transformer, rows: int):
         config, like = network.config, network.embed.weight

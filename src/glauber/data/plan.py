@@ -1,7 +1,7 @@
 """What `prepare` is asked for."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isqrt
 from pathlib import Path
@@ -12,9 +12,8 @@ import numpy as np
 from glauber.codec import ImageCodec, ImageSpec, TextCodec, text_codec
 from glauber.data.images import LARGEST, Frame
 from glauber.data.shards import SPLITS
-from glauber.data.sources import Sources
-from glauber.data.watching import watched
-from glauber.runtime.progress import watched as watched_items
+from glauber.data.sources import Piece, Position, Sources
+from glauber.runtime.progress import progress_bar, watched
 
 SECTION = 2**14
 """A document longer than so many characters (or tokens) may be split between training and validation."""
@@ -107,7 +106,7 @@ class Plan:
         if self.images is not None:
             return self.images.make(self.sources.shape, lambda: self._sample(progress))
         if self.tokenizer == "char":
-            pieces = watched(self.sources, None, "alphabet", progress)
+            pieces = read_pieces(self.sources, None, "alphabet", progress)
             return text_codec(self.tokenizer, (str(piece.data) for piece in pieces))
         most = TRAINING_TEXT if self.tokenizer.startswith("bpe:") else 2**20
         return text_codec(self.tokenizer, self.sources.texts(most, self.own_valid))
@@ -115,7 +114,7 @@ class Plan:
     def _sample(self, progress: bool) -> np.ndarray:
         """Images to find codes on."""
         pictures = self.sources.pictures(TRAINING_PIXELS, self.own_valid)
-        return np.stack(list(watched_items(pictures, progress, None, "codes", "image")))
+        return np.stack(list(watched(pictures, progress, None, "codes", "image")))
 
 
 def _frame(images: ImageSpec | None, size: int | None, grey: bool) -> Frame | None:
@@ -137,3 +136,16 @@ def _length(asked: int | None, rows: int | None) -> int:
     if rows is not None and length != rows:
         raise ValueError(f"the data comes in rows of {rows} tokens, not {length}; leave the length out")
     return length
+
+
+def read_pieces(sources: Sources, position: Position | None, label: str, progress: bool) -> Iterator[Piece]:
+    """The pieces, with a bar of the bytes read."""
+    before = np.cumsum([0, *(source.size for source in sources.files)]).tolist()
+    with progress_bar(progress, sources.size or None, label, "B", unit_scale=True) as bar:
+        done = 0
+        for piece in sources.pieces(position):
+            now = before[piece.after.file] + piece.read
+            if now != done:
+                bar.update(now - done)
+                done = now
+            yield piece

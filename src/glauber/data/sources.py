@@ -164,9 +164,9 @@ class Sources:
 
 
 def sub_folder(image: Path, source: Path) -> str:
-    """The first folder below the source on the way to the image; empty if there is none."""
-    way = image.relative_to(source).parts
-    return way[0] if len(way) > 1 else ""
+    """The first folder below the source that leads to the image; empty if there is none."""
+    parts = image.relative_to(source).parts
+    return parts[0] if len(parts) > 1 else ""
 
 
 def _find(name: str | Path) -> list[Source]:
@@ -218,7 +218,7 @@ def _zstandard() -> Any:
     try:
         return importlib.import_module("zstandard")
     except ImportError as error:
-        raise ImportError("reading .zst needs zstandard: pip install 'glauber[text]' zstandard") from error
+        raise ImportError("reading .zst needs zstandard: pip install 'glauber[text]'") from error
 
 
 class _Frames(io.RawIOBase):

@@ -32,7 +32,7 @@ def evaluate_images(
     """Every figure of the samples, each with the numbers of images that it is of.
 
     Args:
-        reference: real images; of their statistics alone only FID can be told.
+        reference: real images; with their statistics alone only FID is known.
         train: where to look for the nearest neighbours, if not in the reference.
         partial: a file that keeps features, from which an interrupted evaluation goes on.
     """
@@ -120,11 +120,11 @@ def lpips(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.shape != b.shape:
         raise ValueError(f"LPIPS compares images one by one, so both arrays need the same shape, not {a.shape} and {b.shape}")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    judge = Perceptual.installed().to(device)
+    distance = Perceptual.installed().to(device)
     found = []
     for at in range(0, len(a), CHUNK):
         x, y = (
             torch.from_numpy(np.array(in_colour(images[at : at + CHUNK]))).to(device).permute(0, 3, 1, 2) for images in (a, b)
         )
-        found.append(judge(x / 127.5 - 1, y / 127.5 - 1).cpu().numpy())
+        found.append(distance(x / 127.5 - 1, y / 127.5 - 1).cpu().numpy())
     return np.concatenate(found)

@@ -5,7 +5,8 @@ from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from glauber.evaluate.judge import Judge, ScoreCache
+from glauber.evaluate.judge import Judge
+from glauber.evaluate.score_cache import ScoreCache
 from glauber.runtime.files import json_lines
 
 
@@ -96,7 +97,7 @@ def evaluate_fills(
     return report
 
 
-def _mean(nll: list[float], evaluated: list[str]) -> dict[str, Any]:
-    """In nats per text, which a shorter fill makes less, and per character of what was judged, over all texts together."""
+def _mean(nll: list[float], scored: list[str]) -> dict[str, Any]:
+    """In nats per text, which a shorter fill makes less, and per character of what was scored, over all texts together."""
     total = math.fsum(nll)
-    return {"nll": total / len(nll), "nll_per_character": total / max(1, sum(map(len, evaluated))), "all": nll}
+    return {"nll": total / len(nll), "nll_per_character": total / max(1, sum(map(len, scored))), "all": nll}

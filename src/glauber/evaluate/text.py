@@ -10,9 +10,12 @@ import numpy as np
 from glauber.codec import TextCodec
 from glauber.data import Sources, open_shards
 from glauber.evaluate.diversity import Known, distinct, mean_entropy, pooled_entropy, words
-from glauber.evaluate.judge import Encoder, Judge, ScoreCache, find_model, perplexities
+from glauber.evaluate.encoder import Encoder
+from glauber.evaluate.judge import Judge, perplexities
 from glauber.evaluate.mauve import FEWEST, mauve
 from glauber.evaluate.overlap import Overlap, characters, joined, longest_overlaps
+from glauber.evaluate.pretrained import find_model
+from glauber.evaluate.score_cache import ScoreCache
 from glauber.runtime.files import read_json
 
 HEADER, SAMPLES = "header.json", "samples.json"
@@ -146,7 +149,7 @@ def evaluate_texts(
         train: the training text, for what of the samples it knows.
         codec: of the model; entropy is then that of its tokens, else of the first judge's, or of words.
         features: a sentence encoder for MAUVE instead.
-        partial: a file that keeps the verdicts, from which an interrupted evaluation goes on.
+        partial: a file that keeps the scores, from which an interrupted evaluation goes on.
     """
     for name in [*judges, *([features] if features is not None else [])]:
         if isinstance(name, str):
@@ -175,8 +178,8 @@ def evaluate_texts(
         report[name]["distinct"] = [distinct(split, n) for n in (1, 2, 3, 4)]
     if train is not None:
         _compare(report, sides, train, progress)
-    evaluated = _judge(report, sides, rest, judges, features is None, ScoreCache(partial), progress)
-    tokens, unit = _tokens(sides, samples.tokens, codec, evaluated)
+    first = _score(report, sides, rest, judges, features is None, ScoreCache(partial), progress)
+    tokens, unit = _tokens(sides, samples.tokens, codec, first)
     for name in sides:
         report[name] |= {"entropy": mean_entropy(tokens[name]), "entropy_pooled": pooled_entropy(tokens[name])}
     report["entropy_unit"] = unit
@@ -187,7 +190,7 @@ def evaluate_texts(
     return report
 
 
-def _judge(
+def _score(
     report: dict[str, Any],
     sides: dict[str, list[str]],
     rest: list[str],
@@ -209,7 +212,7 @@ def _judge(
                 raw = {"nll": [score.nll for score in found[side]], "lengths": [score.tokens for score in found[side]]}
                 report[side].setdefault("judges", []).append(said | perplexities(found[side]) | raw)
         if wanted:
-            arrays = {side: np.stack([v.feature for v in scores if v.feature is not None]) for side, scores in found.items()}
+            arrays = {side: np.stack([s.feature for s in scores if s.feature is not None]) for side, scores in found.items()}
             _mauve(report, arrays, judge.name)
         first = first or judge
     return first

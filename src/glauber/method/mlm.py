@@ -56,8 +56,8 @@ class MaskedLanguageModel(ChainMethod):
         L = own.length
         if request.calls < L or request.calls % L or request.sweeps is not None or request.block is not None:
             raise ValueError(
-                f"Gibbs sampling makes whole sweeps of {L} calls, one a site: calls is a multiple of that, not {request.calls}, "
-                "and sweeps and block are left out"
+                f"Gibbs sampling makes whole sweeps of {L} calls, one a site: calls is a multiple of that, "
+                f"not {request.calls}, and sweeps and block are left out"
             )
         order = "left-to-right" if request.order is None else request.order
         sites = order if isinstance(order, str) else as_noised(order)

@@ -1,4 +1,4 @@
-"""Algorithm 1 of the paper: tell signal from noise at one site."""
+"""Algorithm 1 of the paper: classify signal and noise at one site."""
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -10,16 +10,11 @@ from glauber.process.draws import Generator
 
 
 def binary(
-    network: Network,
-    process: Process,
-    x0: Tokens,
-    timesteps: int = 1,
-    check: bool = True,
-    generator: Generator | None = None,
+    network: Network, process: Process, x0: Tokens, timesteps: int = 1, check: bool = True, generator: Generator | None = None
 ) -> Tensor:
     """The paper's loss, one label a pass: cross-entropy of ŷ = σ(logit at the visited site's token) against "was it noise?".
 
-    Each example is used at `timesteps` times of its own (the paper: 32). `check` looks first, which makes a GPU wait.
+    Each example is used at `timesteps` times of its own (the paper: 32). `check` the tokens first, which makes a GPU wait.
     """
     seen = visit(process, x0, timesteps, check, generator)
     logits = network(seen.x_next, seen.t, seen.survival, seen.sites)

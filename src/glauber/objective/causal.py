@@ -1,7 +1,8 @@
-"""A label at every site, each given the sites before it: the schedule of one sweep in reading order, all its steps in one pass.
+"""A label at every site, each given the sites before it: the loss of an autoregressive model.
 
-Noised from the last site to the first with keep 0, a row is undone from the first site to the last, each given a clean
-beginning and noise that tells nothing. That chain is autoregressive generation, and its bound is the exact likelihood.
+It is the loss of the schedule of one sweep from left to right with keep 0, all its steps in one pass. There a row is noised
+from the last site to the first, and drawn from the first to the last, each site given a clean beginning and noise that carries
+no information. That chain is autoregressive generation, and its bound is the exact likelihood.
 """
 
 import torch
@@ -21,7 +22,7 @@ def causal(
     check: bool = True,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Predict every token of clean rows (B, L) from those before it: mean cross-entropy. For a network that `reads`.
+    """Predict every token of clean rows (B, L) from those before it: mean cross-entropy. For a causal network.
 
     Args:
         chunked: never hold all the logits (`linear_cross_entropy`); needs a `Transformer`.

@@ -12,7 +12,7 @@ from glauber.process import Process, Tokens, as_tokens
 from glauber.process.draws import Generator, KeyedGenerator, inverse_cdf, uniform
 
 TOKEN_DROPOUT = 0.6
-"""Most of a read row that is hidden."""
+"""Largest share of a causal row whose tokens are masked."""
 
 
 def dense(
@@ -31,18 +31,18 @@ def dense(
 
     Args:
         x0: (B, L) clean tokens.
-        any_order: each row is noised in a random order of its own, so that the network serves every order. A network told
-            the scalar time can only know the schedule's own.
-        prompts: share of rows in which a random set of sites, or all but one stretch, is never noised: infilling.
-        labels: share of rows in which noise is labelled, that is masked (identity 9).
-        causal_every: every so-many-th row is read instead, see `reading`; 0 for none, 2 for every other row. One set of weights
-            then knows any order, looking both ways, and reading order, whose labels tell more.
+        any_order: each row is noised in a random order of its own, so that the network serves every order. A network that is
+            conditioned on the scalar time can only learn the schedule's own order.
+        clean_fraction: share of rows in which a random set of sites, or all but one stretch, is never noised: infilling.
+        marked_fraction: share of rows in which noise is marked: each noise token is a mask (identity 9).
+        causal_every: every so-many-th row is trained by the loss `causal` instead; 0 for none, 2 for every other row. One set
+            of weights then learns every order, bidirectionally, and the order from left to right, autoregressively.
         chunked: never hold all the logits (`linear_cross_entropy`), for a large vocabulary; needs a `Transformer`.
         check: look at the tokens first, which makes a GPU wait.
     """
     x0 = process.check_tokens(x0) if check else as_tokens(x0)
     if not (0 <= clean_fraction <= 1 and 0 <= marked_fraction <= 1):
-        raise ValueError(f"prompts and labels are shares of the rows, in [0, 1], not {clean_fraction} and {marked_fraction}")
+        raise ValueError(f"clean_fraction and marked_fraction lie in [0, 1], not {clean_fraction} and {marked_fraction}")
     pi = process.noise.probs
     if causal_every == 0:
         return answers_loss(
@@ -53,19 +53,19 @@ def dense(
             f"causal_every is 0, or a number above 1 that divides the {len(x0)} rows of a batch, not {causal_every}"
         )
     groups = x0.view(-1, causal_every, x0.shape[1])
-    read, others = groups[:, 0], groups[:, 1:].flatten(0, 1)
+    causal, others = groups[:, 0], groups[:, 1:].flatten(0, 1)
     first = rest = generator
     if isinstance(generator, KeyedGenerator):
         first, rest = generator.every(causal_every), generator.without_every(causal_every)
-    parts = _dropped_out(process, read, first), _noised(process, others, any_order, clean_fraction, marked_fraction, rest)
+    parts = _dropped_out(process, causal, first), _noised(process, others, any_order, clean_fraction, marked_fraction, rest)
     x, t, survival = (torch.cat(pair) for pair in zip(*parts, strict=True))
-    return answers_loss(network, x, t, survival, torch.cat([read, others]), pi, chunked, len(read))
+    return answers_loss(network, x, t, survival, torch.cat([causal, others]), pi, chunked, len(causal))
 
 
 def _dropped_out(process: Process, x0: Tensor, generator: Generator | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows to be read, as `_noised`: half of them whole, the others with a share of holes, up to HOLES.
+    """Causal rows, as `_noised`: half of them whole, the others with token dropout, a share of up to TOKEN_DROPOUT.
 
-    Without holes a network that goes over its text many times soon knows it by heart.
+    Without token dropout a network that sees its text many times soon overfits.
     """
     u = uniform((len(x0), 1 + x0.shape[1]), generator, x0.device)
     dropped = u[:, 1:] < TOKEN_DROPOUT * (2 * u[:, :1] - 1)
@@ -80,7 +80,7 @@ def _noised(
     survival = process.schedule.survival(t)
     if any_order:
         survival = survival.gather(1, _random_ranks(x0, generator))
-    survival = torch.where(_prompt(x0, clean_fraction, generator), 1.0, survival)
+    survival = torch.where(_clean_sites(x0, clean_fraction, generator), 1.0, survival)
     x = process.noised(x0, survival, generator)
     if marked_fraction > 0:
         alive = uniform(x0.shape, generator, x0.device) < survival
@@ -102,7 +102,7 @@ def answers_loss(
     causal_rows: int = 0,
 ) -> Tensor:
     """The `dense_loss` of the network's answers, divided by all sites and not by those counted: the loss of a batch is then the
-    mean of its rows' losses. The first `reading` rows are clean and read, so that every site of them counts."""
+    mean of its rows' losses. The first `causal_rows` rows are answered causally, so that every site of them counts."""
     if not chunked:
         options = {"causal_rows": causal_rows} if causal_rows else {}
         loss, _ = dense_loss(network(x, t, survival, **options), x, clean, survival, pi, causal_rows)
@@ -123,11 +123,11 @@ def dense_loss(
     """Cross-entropy of P(X_{0,j} | X_t = x) ∝ softmax(logits_j)(a) · [S_j 1(a = x_j) + (1 - S_j) π(x_j)] against x_{0,j}.
 
     In logarithms the bracket adds log(1 + S_j / ((1 - S_j) π(x_j))) to the entry a = x_j. At the optimum logits_j is the
-    clean conditional P(X_{0,j} | x_{-j}) up to a constant. A site known for certain teaches nothing and is not counted.
+    clean conditional P(X_{0,j} | x_{-j}) up to a constant. A site known for certain has no gradient and is not counted.
 
     Args:
         logits: (B, L, V), x: (B, L) with masks (id V), clean: (B, L), survival: (B, L), 0 at the masks, pi: (V,).
-        reading: the first so many rows were read: there a site's answer has not seen it, and all sites count.
+        causal_rows: the first so many rows were answered causally: there a site's answer has not seen it, and all sites count.
 
     Returns:
         loss: (B, L), 0 where not counted; counted: (B, L) bool.
@@ -172,11 +172,11 @@ def _mask_count(x0: Tensor, generator: Generator | None) -> Tensor:
     return torch.exp(u * math.log(most + 1)).long().clamp(1, most)
 
 
-def _prompt(x0: Tensor, share: float, generator: Generator | None) -> Tensor:
+def _clean_sites(x0: Tensor, share: float, generator: Generator | None) -> Tensor:
     """(B, L) bool, the sites never noised: in a `share` of the rows a scattered set, or all but one stretch, of any size."""
     B, L = x0.shape
-    chosen, scattered, size, turn = uniform((B, 4), generator, x0.device)[..., None].unbind(1)
-    stretch = (torch.arange(L, device=x0.device) + (turn * L).long()) % L
+    chosen, scattered, size, shift = uniform((B, 4), generator, x0.device)[..., None].unbind(1)
+    stretch = (torch.arange(L, device=x0.device) + (shift * L).long()) % L
     rank = torch.where(scattered < 0.5, _random_ranks(x0, generator), stretch)
     given: Tensor = (chosen < share) & (rank < (size * L).long())
     return given

@@ -10,12 +10,7 @@ from glauber.process.draws import Generator
 
 
 def marginal(
-    network: Network,
-    process: Process,
-    x0: Tokens,
-    timesteps: int = 1,
-    check: bool = True,
-    generator: Generator | None = None,
+    network: Network, process: Process, x0: Tokens, timesteps: int = 1, check: bool = True, generator: Generator | None = None
 ) -> Tensor:
     """Same minimiser as `binary`, less variance: every ŷ_a gets its expected label instead of one getting a drawn one."""
     seen = visit(process, x0, timesteps, check, generator)

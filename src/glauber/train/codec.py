@@ -1,10 +1,10 @@
-"""Behind `glauber codec train`: a VQ codec trained on the user's images, in a folder of diffusers' layout."""
+"""A training run of a VQ codec, in a folder: `glauber codec train`. The steps themselves are those of `train.vq`."""
 
 import io
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from math import isqrt
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,14 +22,14 @@ from glauber.train.vq import VQSettings, VQTrainer
 
 STATE, LOG, SHEET, PIXELS = "training.safetensors", "log.jsonl", "reconstructions-{:06d}.png", "images.tmp"
 HELD_OUT = 64
-"""Images that the codec is judged on and never trained on: one in twenty, and at most so many."""
+"""Images that the codec is validated on and never trained on: one in twenty, and at most so many."""
 
 
-class Trained(NamedTuple):
-    """What came of it."""
+class CodecRun(NamedTuple):
+    """How a run ended."""
 
     done: bool
-    report: dict[str, Any]  # step, images, held_out, and what `judge` says
+    report: dict[str, Any]  # step, images, held_out, and the figures of `reconstruction`
 
 
 def train_codec(
@@ -41,7 +41,7 @@ def train_codec(
     every: int = 500,
     resume: bool = False,
     progress: bool = True,
-) -> Trained:
+) -> CodecRun:
     """Train, and write what there is into `out` every so many steps, at the end, and on Ctrl-C.
 
     Args:
@@ -55,9 +55,9 @@ def train_codec(
     found, out = Sources(sources, frame=Frame(size, grey)), Path(out)
     trainer = VQTrainer(settings, found.shape)
     same = {name: value for name, value in asdict(settings).items() if name != "steps"}
-    same |= {"size": size, "grey": grey, "images": found.describe()}
+    folder = _Folder(out, same | {"size": size, "grey": grey, "images": found.describe()})
     if resume:
-        _restore(trainer, out, same)
+        folder.restore(trainer)
     out.mkdir(parents=True, exist_ok=True)
     if not resume:
         (out / LOG).unlink(missing_ok=True)
@@ -69,20 +69,20 @@ def train_codec(
                 parts = trainer.train_step(train)
                 bar.update()
                 if trainer.step % every == 0:
-                    report, saved = _save(trainer, out, same, shown, parts), trainer.step
+                    report, saved = folder.save(trainer, shown, parts), trainer.step
                     bar.set_postfix(psnr=report["psnr"], codes=report["codes"])
         if trainer.step > saved:
-            _save(trainer, out, same, shown, parts)
+            folder.save(trainer, shown, parts)
         report = {
             "step": trainer.step,
             "images": len(train) + len(held),
             "held_out": len(held),
-            **judge(trainer.codec(), shown),
+            **reconstruction(trainer.codec(), shown),
         }
-    return Trained(trainer.step >= settings.steps, report)
+    return CodecRun(trainer.step >= settings.steps, report)
 
 
-def judge(codec: VQCodec, images: np.ndarray) -> dict[str, Any]:
+def reconstruction(codec: VQCodec, images: np.ndarray) -> dict[str, Any]:
     """How well images come back, in decibels of peak signal to noise, and how many of the codes they use."""
     tokens = codec.encode(images)
     error = ((codec.decode(tokens).astype(np.float64) - images) ** 2).mean(tuple(range(1, images.ndim)))
@@ -100,46 +100,56 @@ def sheet(images: np.ndarray, again: np.ndarray, columns: int = 8) -> np.ndarray
     return np.moveaxis(pairs, (1, 0, 3, 2), (0, 1, 2, 3)).reshape(rows * 2 * height, columns * width, *rest)
 
 
-def _save(trainer: VQTrainer, out: Path, same: dict[str, Any], shown: np.ndarray, parts: dict[str, Tensor]) -> dict[str, Any]:
-    """The codec, a sheet, the state and a line of the log, which is returned."""
-    from PIL import Image
-    from safetensors.torch import save
+@dataclass(frozen=True)
+class _Folder:
+    """A run's folder, and what must be the same to go on with it."""
 
-    codec, some, picture = trainer.codec(), shown[:16], io.BytesIO()
-    write(out / WEIGHTS, save(codec.weights, metadata={"format": "pt"}))
-    write(out / CONFIG, (json.dumps({"_class_name": "VQModel", **codec.network}, indent=2) + "\n").encode())
-    Image.fromarray(sheet(some, codec.decode(codec.encode(some)))).save(picture, "png")
-    write(out / SHEET.format(trainer.step), picture.getvalue())
-    write(out / STATE, save(trainer.state(), metadata={"step": str(trainer.step), "same": json.dumps(same)}))
-    report = {"step": trainer.step, **judge(codec, shown), **{name: round(float(part), 5) for name, part in parts.items()}}
-    with (out / LOG).open("a", encoding="utf-8") as log:
-        log.write(json.dumps(report) + "\n")
-    return report
+    out: Path
+    same: dict[str, Any]
 
+    def save(self, trainer: VQTrainer, shown: np.ndarray, parts: dict[str, Tensor]) -> dict[str, Any]:
+        """The codec, a sheet, the state and a line of the log, which is returned."""
+        from PIL import Image
+        from safetensors.torch import save
 
-def _restore(trainer: VQTrainer, out: Path, same: dict[str, Any]) -> None:
-    from safetensors import SafetensorError, safe_open
+        codec, some, picture = trainer.codec(), shown[:16], io.BytesIO()
+        write(self.out / WEIGHTS, save(codec.weights, metadata={"format": "pt"}))
+        write(self.out / CONFIG, (json.dumps({"_class_name": "VQModel", **codec.network}, indent=2) + "\n").encode())
+        Image.fromarray(sheet(some, codec.decode(codec.encode(some)))).save(picture, "png")
+        write(self.out / SHEET.format(trainer.step), picture.getvalue())
+        about = {"step": str(trainer.step), "same": json.dumps(self.same)}
+        write(self.out / STATE, save(trainer.state(), metadata=about))
+        losses = {name: round(float(part), 5) for name, part in parts.items()}
+        report = {"step": trainer.step, **reconstruction(codec, shown), **losses}
+        with (self.out / LOG).open("a", encoding="utf-8") as log:
+            log.write(json.dumps(report) + "\n")
+        return report
 
-    if not (out / STATE).is_file():
-        raise ValueError(f"{out} holds no {STATE} to go on from; leave --resume out to start")
-    try:
-        with safe_open(out / STATE, "pt") as file:
-            said, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        before, step = parse_json(said["same"]), int(said["step"])
-        changed = [name for name, value in same.items() if before.get(name) != value]
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError(f"{out / STATE} is damaged; start anew with --force") from error
-    if changed:
-        raise ValueError(f"{out} was trained with another choice of {', '.join(changed)}; repeat that choice to go on")
-    try:
-        trainer.load_state(tensors, step)
-    except (KeyError, ValueError, RuntimeError) as error:
-        raise ValueError(f"{out / STATE} is damaged; start anew with --force") from error
+    def restore(self, trainer: VQTrainer) -> None:
+        """Bring the trainer to where the run was saved."""
+        from safetensors import SafetensorError, safe_open
+
+        path = self.out / STATE
+        if not path.is_file():
+            raise ValueError(f"{self.out} holds no {STATE} to go on from; leave --resume out to start")
+        try:
+            with safe_open(path, "pt") as file:
+                said, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            before, step = parse_json(said["same"]), int(said["step"])
+            changed = [name for name, value in self.same.items() if before.get(name) != value]
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"{path} is damaged; start anew with --force") from error
+        if changed:
+            raise ValueError(f"{self.out} was trained with another choice of {', '.join(changed)}; repeat that choice to go on")
+        try:
+            trainer.load_state(tensors, step)
+        except (KeyError, ValueError, RuntimeError) as error:
+            raise ValueError(f"{path} is damaged; start anew with --force") from error
 
 
 @contextmanager
 def _pixels(sources: Sources, out: Path, progress: bool) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The images to train on, uint8 (N, *shape), in a file that goes away at the end, and some drawn at random to judge by."""
+    """The images to train on, uint8 (N, *shape), in a file that goes away at the end; some drawn at random for validation."""
     count, path = sum(1 for source in sources.files for _ in find_images(source.path)), out / PIXELS
     chosen = set(np.random.default_rng(0).choice(count, min(HELD_OUT, count // 20), replace=False).tolist())
     held = np.empty((0, *sources.shape), np.uint8)

@@ -3,9 +3,22 @@
 import difflib
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from glauber.conditional import TransformerConfig
 from glauber.recipe import ProcessSpec, Recipe, TrainSpec
+
+MIXED: dict[str, Any] = {
+    "clean_fraction": 0.5,
+    "marked_fraction": 0.3,
+    "causal_every": 2,
+    "min_lr": 1e-5,
+    "weight_decay": 0.1,
+    "grad_clip": 1.0,
+}
+"""How a causal network learns both ways to sample: half of the rows are noised in any order, half are autoregressive."""
+PAPER: dict[str, Any] = {"lr": 1e-4, "min_lr": 1e-6, "warmup": 8000, "ema_decay": 0.9999, "ema_warmup": False}
+"""What the paper tells of the training of all its models."""
 
 
 def tiny() -> Recipe:
@@ -23,27 +36,16 @@ def tiny() -> Recipe:
 
 
 def small() -> Recipe:
-    """Fits any data; minutes on a laptop's CPU. Half of the rows are read: that chain is the first to be learned."""
-    return Recipe(
+    """Fits any data; minutes on a laptop's CPU. Autoregressive samples are the first to become good."""
+    base = novels()
+    return replace(
+        base,
         name="small",
         about="a network that fits any data; about five minutes on two CPU cores, for rows of 256 tokens",
         tokens="those of the data",
-        network=TransformerConfig(vocab=2, length=1, width=96, layers=4, heads=3, cond_dim=32, causal=True),
-        process=ProcessSpec(keep="linear", noise="unigram"),
+        network=replace(base.network, vocab=2, length=1, width=96, layers=4, heads=3, cond_dim=32),
         train=TrainSpec(
-            steps=3000,
-            batch=8,
-            clean_fraction=0.5,
-            marked_fraction=0.3,
-            causal_every=2,
-            optimizer="muon",
-            lr=1e-2,
-            min_lr=1e-5,
-            warmup=50,
-            weight_decay=0.1,
-            grad_clip=1.0,
-            ema_decay=0.99,
-            checkpoint_every=250,
+            steps=3000, batch=8, optimizer="muon", lr=1e-2, warmup=50, ema_decay=0.99, checkpoint_every=250, **MIXED
         ),
     )
 
@@ -61,91 +63,41 @@ def digits() -> Recipe:
 
 
 def novels() -> Recipe:
-    """The bundled language model: half of the rows in any order, looking both ways, half read from left to right."""
+    """The bundled language model."""
     return Recipe(
         name="novels",
         about="the language model in the box: 19th-century novels, a BPE of 4096, rows of 256; minutes on one H200",
         tokens="those of the data; 4096 word pieces in the bundled one",
         network=TransformerConfig(vocab=4096, length=256, width=384, layers=8, heads=6, cond_dim=64, causal=True),
         process=ProcessSpec(keep="linear", noise="unigram"),
-        train=TrainSpec(
-            steps=5000,
-            batch=512,
-            clean_fraction=0.5,
-            marked_fraction=0.3,
-            causal_every=2,
-            lr=2e-3,
-            min_lr=1e-5,
-            warmup=200,
-            weight_decay=0.1,
-            grad_clip=1.0,
-            precision="bf16",
-        ),
-    )
-
-
-def _images(name: str, about: str, tokens: str, network: TransformerConfig, steps: int, batch: int) -> Recipe:
-    """Images as a grid of codes: any order, any hole, half of the rows with some sites given; with a network that reads, half
-    of the rows are read, line by line."""
-    return Recipe(
-        name=name,
-        about=about,
-        tokens=tokens,
-        network=network,
-        process=ProcessSpec(keep="linear"),
-        train=TrainSpec(
-            steps=steps,
-            batch=batch,
-            clean_fraction=0.5,
-            marked_fraction=0.3 if network.causal else 0.0,
-            causal_every=2 if network.causal else 0,
-            lr=2e-3 if network.causal else 1e-3,
-            min_lr=1e-5,
-            warmup=500,
-            weight_decay=0.1,
-            grad_clip=1.0,
-            precision="bf16",
-        ),
+        train=TrainSpec(steps=5000, batch=512, lr=2e-3, warmup=200, precision="bf16", **MIXED),
     )
 
 
 def fashion() -> Recipe:
     """Fashion-MNIST: 28×28, grey, 60,000 images."""
-    return _images(
+    return Recipe(
         name="fashion",
         about="Fashion-MNIST, 28×28 grey images as 14×14 tokens; for a minute or more on one H200",
         tokens="256 codes of a VQ codec that shrinks by 2",
         network=TransformerConfig(
             256, 196, width=256, layers=7, heads=4, grid=(14, 14), learned_positions=True, cond_dim=64, causal=True
         ),
-        steps=6_000,
-        batch=320,
-    )
-
-
-def emoji() -> Recipe:
-    """Emoji at 64 pixels: a few thousand images, so a small network and not too long."""
-    return _images(
-        name="emoji",
-        about="emoji of 64×64 pixels as 8×8 tokens; sized for minutes on one H200, not yet trained there",
-        tokens="512 codes of a VQ codec that shrinks by 8",
-        network=TransformerConfig(vocab=512, length=64, width=256, layers=6, heads=4, grid=(8, 8), learned_positions=True),
-        steps=4_000,
-        batch=256,
+        process=ProcessSpec(keep="linear"),
+        train=TrainSpec(steps=6_000, batch=320, lr=2e-3, warmup=500, precision="bf16", **MIXED),
     )
 
 
 def faces() -> Recipe:
     """Faces at 64 pixels: tens of thousands of images."""
-    return _images(
+    base = fashion()
+    return replace(
+        base,
         name="faces",
         about="faces of 64×64 pixels as 16×16 tokens; for two minutes or more on one H200",
         tokens="1024 codes of a VQ codec that shrinks by 4",
-        network=TransformerConfig(
-            1024, 256, width=384, layers=8, heads=6, grid=(16, 16), learned_positions=True, cond_dim=64, causal=True
-        ),
-        steps=4_000,
-        batch=256,
+        network=replace(base.network, vocab=1024, length=256, width=384, layers=8, heads=6, grid=(16, 16)),
+        train=replace(base.train, steps=4_000, batch=256),
     )
 
 
@@ -165,17 +117,7 @@ def paper_owt() -> Recipe:
         network=_paper(32100, None),
         process=ProcessSpec(sweeps=4, keep=0.5, noise="unigram"),
         method="ggm-binary",
-        train=TrainSpec(
-            steps=2_000_000,
-            batch=64,
-            timesteps=32,
-            lr=1e-4,
-            min_lr=1e-6,
-            warmup=8000,
-            decay=2_000_000,
-            ema_decay=0.9999,
-            ema_warmup=False,
-        ),
+        train=TrainSpec(steps=2_000_000, batch=64, timesteps=32, decay=2_000_000, **PAPER),
         sampling={"top_p": 0.8, "ban": "end", "truncate": "mixture"},
     )
 
@@ -189,16 +131,7 @@ def paper_celebahq() -> Recipe:
         network=_paper(8192, (32, 32)),
         process=ProcessSpec(sweeps=4, keep=0.5, noise="uniform"),
         method="ggm-binary",
-        train=TrainSpec(
-            steps=1_450_000,
-            batch=2048,
-            lr=1e-4,
-            min_lr=1e-6,
-            warmup=8000,
-            decay=1_000_000,
-            ema_decay=0.9999,
-            ema_warmup=False,
-        ),
+        train=TrainSpec(steps=1_450_000, batch=2048, decay=1_000_000, **PAPER),
         sampling={"top_p": 0.9, "temperature": [1.05, 1.0], "truncate": "mixture"},
     )
 
@@ -232,7 +165,6 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "digits": digits,
     "novels": novels,
     "fashion": fashion,
-    "emoji": emoji,
     "faces": faces,
     "paper-owt": paper_owt,
     "paper-celebahq": paper_celebahq,

@@ -80,7 +80,7 @@ def run(
 def _run(plan: Recipe, data: Data, out: Path, init: str | None, say: Say, world: World) -> Outcome:
     """From the newest checkpoint, or the start, to the end or a signal."""
     started = bool(checkpoints(out / "checkpoints"))
-    trainer, process = world.together(lambda: _trainer(plan, data, None if started else init, say, world))
+    trainer, process = world.together(lambda: new_trainer(plan, data, None if started else init, say, world))
     settle_threads(trainer, out / CONFIG, say)
     if (newest := world.together(lambda: read_newest(out / "checkpoints", world, trainer.empty))) is not None:
         tensors, numbers, complaints = newest
@@ -190,7 +190,8 @@ def _silence(words: str) -> None:
     pass
 
 
-def _trainer(plan: Recipe, data: Data, init: str | None, say: Say, world: World) -> tuple[Trainer, Process]:
+def new_trainer(plan: Recipe, data: Data, init: str | None, say: Say, world: World) -> tuple[Trainer, Process]:
+    """The trainer of a recipe on this data, at its first step, and the process that it trains on."""
     device = world.device
     why = "a GPU is there" if device.type == "cuda" else "no GPU is there"
     compiled = device.type == "cuda" and world.size == 1

@@ -1,4 +1,4 @@
-"""Training a VQ codec on images: reconstruction, commitment, and if asked for a perceptual and an adversarial loss."""
+"""The training steps of a VQ codec: reconstruction, commitment, and optionally a perceptual and an adversarial loss."""
 
 import math
 from contextlib import AbstractContextManager
@@ -78,7 +78,7 @@ class VQSettings:
 
 
 class Critic(nn.Sequential):
-    """Tells true from decoded, for every patch of the image."""
+    """Classifies every patch of an image: original or decoded."""
 
     def __init__(self, channels: int, width: int = 64):
         layers: list[nn.Module] = [nn.Conv2d(channels, width, 4, 2, 1), nn.LeakyReLU(0.2)]
@@ -141,7 +141,7 @@ class VQTrainer:
             loss = loss + self._balance(loss, parts["adversarial"]) * parts["adversarial"]
         self._descend("network", loss + COMMITMENT * parts["commitment"])
         if "adversarial" in parts:
-            parts["critic"] = self._teach_critic(real, made.detach())
+            parts["critic"] = self._train_critic(real, made.detach())
         self.step += 1
         return {name: part.detach() for name, part in parts.items()}
 
@@ -197,7 +197,7 @@ class VQTrainer:
         ours, theirs = (torch.autograd.grad(part, last, retain_graph=True)[0].norm() for part in (loss, adversarial))
         return torch.as_tensor(ADVERSARY_WEIGHT * ours / (theirs + 1e-6)).clamp(max=1e3).detach()
 
-    def _teach_critic(self, real: Tensor, made: Tensor) -> Tensor:
+    def _train_critic(self, real: Tensor, made: Tensor) -> Tensor:
         assert self.critic is not None
         with self._half():
             on_real, on_made = self.critic(real).float(), self.critic(made).float()

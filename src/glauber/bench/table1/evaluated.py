@@ -1,4 +1,4 @@
-"""The last stages of a table: the judge's figures, the table itself and its pictures."""
+"""The last stages of a table: the evaluation of the samples, the table itself and its pictures."""
 
 import hashlib
 import json
@@ -23,19 +23,19 @@ KEYS = (
     *("seconds_per_sample", "train_seconds"),
 )
 """Of a row."""
-JUDGED = "judged.json"
+EVALUATED = "evaluated.json"
 
 
 def evaluate_samples(table: Folder, name: str) -> None:
     """The figures of every whole set of samples, and of real text, as far as they are not known of these very samples."""
     evaluated = _evaluated(table)
     if evaluated["judge"] not in (None, Path(name).name):
-        raise ValueError(f"the table in {table.out} is judged by {evaluated['judge']}; take the same judge, or another folder")
+        raise ValueError(f"the table in {table.out} has scores by {evaluated['judge']}; take the same judge, or another folder")
     judge: Judge | None = None
     for method in compared_methods():
         for plan, made in table.record(method)["sets"].items():
             label = f"{method}, {plan}"
-            if _said(evaluated, label, made) is not None or not table.whole(made):
+            if _known(evaluated, label, made) is not None or not table.whole(made):
                 continue
             judge = judge or Judge(name, progress=True)
             tokens = _tokens(made)
@@ -47,19 +47,19 @@ def evaluate_samples(table: Folder, name: str) -> None:
             )
             evaluated["judge"], evaluated["sets"][label] = Path(name).name, report["samples"] | {"digest": _digest(made)}
             if evaluated["real"] is None or evaluated["real"]["characters"] < report["reference"]["characters"]:
-                evaluated["real"] = report["reference"]  # cut to the length of the samples, so of those that are longest
-            write(table.out / JUDGED, json.dumps(evaluated).encode())
+                evaluated["real"] = report["reference"]  # cut to the length of the samples: that of the longest counts
+            write(table.out / EVALUATED, json.dumps(evaluated).encode())
             print(f"{label}: perplexity {_figures(report['samples'])['judge_ppl']:.1f}", flush=True)
 
 
 def _evaluated(table: Folder) -> dict[str, Any]:
-    """What the judge has said so far."""
-    path = table.out / JUDGED
+    """All figures that are known so far."""
+    path = table.out / EVALUATED
     return read_object(path) if path.is_file() else {"judge": None, "sets": {}, "real": None}
 
 
-def _said(evaluated: dict[str, Any], label: str, made: dict[str, Any]) -> dict[str, Any] | None:
-    """What the judge said of these samples; of others under the same name it does not count."""
+def _known(evaluated: dict[str, Any], label: str, made: dict[str, Any]) -> dict[str, Any] | None:
+    """The figures of these samples; those of other samples under the same name do not count."""
     side: dict[str, Any] | None = evaluated["sets"].get(label)
     return side if side is not None and side.get("digest") == _digest(made) else None
 
@@ -73,7 +73,7 @@ def _tokens(made: dict[str, Any]) -> list[list[int]]:
 
 
 def _figures(side: dict[str, Any] | None) -> dict[str, float | None]:
-    """The judge's columns, of a side of a report."""
+    """The columns of a row that come from the evaluation."""
     if side is None:
         return {"judge_ppl": None, "entropy": None, "mauve": None}
     mauve = side["mauve"]["mean"] if "mauve" in side else None
@@ -105,7 +105,7 @@ def write_table(table: Folder) -> dict[str, Any]:
         for plan, made in record["sets"].items():
             if table.done(made):
                 bits = None if made["bound"] is None else made["bound"]["bits_per_char"]
-                side = _said(evaluated, f"{method}, {plan}", made)
+                side = _known(evaluated, f"{method}, {plan}", made)
                 row = {"method": method, "calls": made["calls"], "order": made["order"], "bits_per_char": bits}
                 times = {"seconds_per_sample": seconds_per_sample(made), "train_seconds": record["train"]["seconds"]}
                 rows.append(row | _figures(side) | times)

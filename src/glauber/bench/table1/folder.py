@@ -101,7 +101,7 @@ def open_table(out: Path, data: Path, test: Path | None, asked: dict[str, Any]) 
     if taken := [name for name in ("method", "train.seconds") if name in (asked["set"] or {})]:
         raise ValueError(f"the table sets {taken[0]} itself; leave it out, and choose with --methods and --seconds")
     settings = _agreed(out, {"data": shards.hash, "test": said, **asked})
-    rows = _held_out(shards, None if test is None else real, settings["number"])
+    rows = held_out(shards, None if test is None else real, settings["number"])
     windows = Windows(rows, None, characters(rows.tolist(), shards.codec))
     assert windows.characters is not None
     length = int(windows.characters.double().mean())
@@ -142,7 +142,7 @@ def _agreed(out: Path, asked: dict[str, Any]) -> dict[str, Any]:
     return theirs
 
 
-def _held_out(data: Data, test: Texts | None, number: int) -> torch.Tensor:
+def held_out(data: Data, test: Texts | None, number: int) -> torch.Tensor:
     """(number, L) rows of the test text, or of the validation rows, from all parts alike; they do not overlap."""
     if test is None:
         every = torch.from_numpy(data.valid[np.arange(len(data.valid))])

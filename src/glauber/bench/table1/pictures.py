@@ -16,7 +16,7 @@ def colours() -> dict[str, str]:
 
 
 def calls_picture(rows: Sequence[dict[str, Any]]) -> bytes | None:
-    """Judge perplexity over network calls, a line for each method and kind of order; none where nothing was judged."""
+    """Judge perplexity over network calls, a line for each method and kind of order; none where nothing was evaluated."""
     figure, axes = _paper("network calls of a sample", "judge's perplexity, lower is better")
     from matplotlib.ticker import LogLocator, NullLocator
 

