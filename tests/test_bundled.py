@@ -103,21 +103,24 @@ def test_a_name_that_is_both_in_the_box_and_a_model_here_is_refused(tmp_path, mo
 
 
 def test_varying_changes_the_text_itself_though_the_models_own_chain_reads(novels):
-    t = novels.schedule(sweeps=4).steps // 2
+    t = novels.varying().schedule.steps // 2
     texts = novels.vary("It was a dark and stormy night.", t, num=1, seed=0)
     assert len(texts) == 1
     assert texts != ["It was a dark and stormy night."]
 
 
-def test_reading_on_from_a_beginning_needs_one_pass_and_a_gap_with_an_end_looks_both_ways(novels):
+def test_going_on_from_a_beginning_needs_one_pass_and_a_gap_with_an_end_looks_both_ways(novels, monkeypatch):
     def used(text):
         kinds = []
-        find = novels.conditional_for
-        novels.conditional_for = lambda *arguments, **options: kinds.append(find(*arguments, **options)) or kinds[-1]
-        try:
-            novels.infill(text, seed=0)
-        finally:
-            del novels.conditional_for
+        find = type(novels.method).conditional
+
+        def watching(*arguments):
+            kinds.append(find(*arguments))
+            return kinds[-1]
+
+        monkeypatch.setattr(type(novels.method), "conditional", watching)
+        novels.infill(text, seed=0)
+        monkeypatch.undo()
         return {type(kind) for kind in kinds}
 
     assert used("It was the best of[[3]]") == {CausalConditional}

@@ -46,7 +46,7 @@ def front_matter(model: Described, name: str) -> str:
         license=about.get("license", "unknown"),
         language=about.get("language"),
         pipeline_tag=task,
-        tags=["glauber", model.method.name, *model.method.tags],
+        tags=["glauber", *(model.method.tags or (model.method.name,))],
         model_name=name if results else None,
         eval_results=results or None,
     )

@@ -170,7 +170,7 @@ def test_a_model_folder_is_judged_before_anything_is_built(what, tokens, tmp_pat
         glauber.load(folder)
 
 
-@pytest.mark.parametrize("method", ["dense", "plaid"])
+@pytest.mark.parametrize("method", ["ggm", "plaid"])
 @pytest.mark.parametrize(
     "shape",
     [

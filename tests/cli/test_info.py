@@ -33,7 +33,7 @@ PAPER = {
     "dropout": "none",
     "EMA": "0.9999",
     "precision": "fp32",
-    "objective": "binary",
+    "method": "ggm-binary",
     "conditioning": "the time t",
 }
 OWT = {

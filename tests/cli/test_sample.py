@@ -126,8 +126,8 @@ def test_a_chain_is_watched_in_a_terminal_and_without_one_a_sentence_says_so(tex
 def test_an_order_is_the_direction_of_writing(texts, order):
     """In one sweep each site is drawn once, so the states show where the chain writes."""
     loaded, states = glauber.load(texts), []
-    options = SampleOptions(sweeps=1, order=order)
-    _, tokens = draw(loaded, 1, 0, options, on_step=lambda t, x: states.append((t, x[0].clone())))
+    sampler = loaded.sampler(**SampleOptions(sweeps=1, order=order).chosen())
+    _, tokens = draw(loaded, sampler, 1, 0, on_step=lambda t, x: states.append((t, x[0].clone())))
     assert [t for t, _ in states] == list(range(16, -1, -1))
     written = [k for (_, before), (_, after) in pairwise(states) for k in (before != after).nonzero().flatten().tolist()]
     assert len(written) > 12, "a token that is drawn may be the noise that was there, but rarely"

@@ -166,13 +166,13 @@ def test_what_cannot_be_read_is_refused():
 
 
 class Counting:
-    """A network that remembers how many slots each `read` went over."""
+    """A network that remembers how many slots each `extend` went over."""
 
     def __init__(self, net: Transformer):
         self.net, self.config, self.embed, self.begin = net, net.config, net.embed, net.begin
         self.read_slots: list[int] = []
 
-    def read(self, x: Tensor, cache: Cache, slot: Tensor | None = None) -> Tensor:
+    def extend(self, x: Tensor, cache: Cache, slot: Tensor | None = None) -> Tensor:
         self.read_slots.append(x.shape[1])
         return self.net.extend(x, cache, slot)
 

@@ -257,7 +257,7 @@ def test_the_rate_of_each_step_is_that_of_the_schedule():
 @pytest.mark.parametrize(
     ("method", "tokens", "about"),
     [
-        ("ggn", torch.zeros(4, 4, dtype=torch.int64), "unknown method"),
+        ("ggn", torch.zeros(4, 4, dtype=torch.int64), "method is one of .*, not 'ggn'"),
         ("dense", torch.zeros(0, 4, dtype=torch.int64), "no rows"),
         ("dense", torch.full((4, 4), 3), "tokens must lie in"),
         ("dense", torch.zeros(4, 5, dtype=torch.int64), "expected tokens of shape"),
