@@ -56,15 +56,15 @@ def holes_of(kind: str, number: int) -> np.ndarray:
 
 def codecs_own(model: Model, images: np.ndarray, kind: str) -> dict[str, np.ndarray]:
     """Of a kind of hole: what the codec itself makes of it, and the share of tokens outside."""
-    codec, holes = image_codec(model), holes_of(kind, len(images))
-    own = np.where(holes, codec.decode(codec.encode(images)), images)
-    return {f"{kind}/codec": own, f"{kind}/outside": np.array(1 - np.mean([covered(codec, hole) for hole in holes]))}
+    codec, masks = image_codec(model), holes_of(kind, len(images))
+    own = np.where(masks, codec.decode(codec.encode(images)), images)
+    return {f"{kind}/codec": own, f"{kind}/outside": np.array(1 - np.mean([covered(codec, hole) for hole in masks]))}
 
 
 def fills(model: Model, images: np.ndarray, kind: str, rule: str, clamp: str) -> dict[str, np.ndarray]:
     """All images at once, each with its own hole; and the share of given tokens."""
-    codec, holes = image_codec(model), holes_of(kind, len(images))
-    pairs = [given_tokens(codec, image, hole, rule) for image, hole in zip(images, holes, strict=True)]
+    codec, masks = image_codec(model), holes_of(kind, len(images))
+    pairs = [given_tokens(codec, image, hole, rule) for image, hole in zip(images, masks, strict=True)]
     given, tokens = (torch.stack(part) for part in zip(*pairs, strict=True))
     generator, filled = torch.Generator().manual_seed(0), images
     for refinements_left in reversed(range(1 + (REFINEMENTS if rule == "iterative" else 0))):
@@ -72,7 +72,7 @@ def fills(model: Model, images: np.ndarray, kind: str, rule: str, clamp: str) ->
             sampler = model.sampler(clamp_rule=clamp, gaps=True)
             sampler = fast_pass(sampler) if refinements_left else sampler
             drawn = sampler.run(len(images), generator=generator, clamp=(given, tokens))
-        filled = np.where(holes, codec.decode(drawn), images)
+        filled = np.where(masks, codec.decode(drawn), images)
         tokens = codec.encode(filled)
     name = f"{kind}/{rule}/{clamp}"
     return {name: filled, f"{name}/given": np.array(given.double().mean().item())}
@@ -101,20 +101,20 @@ def fill(model: str, data: Path, out: Path, images: int) -> None:
             write(out, content.getvalue())
 
 
-def seam(images: np.ndarray, holes: np.ndarray) -> float:
+def seam(images: np.ndarray, masks: np.ndarray) -> float:
     """Mean step of grey between a pixel inside and its neighbour outside."""
-    steps = [np.abs(np.diff(images.astype(float), axis=a))[np.diff(holes.astype(int), axis=a) != 0] for a in (1, 2)]
+    steps = [np.abs(np.diff(images.astype(float), axis=a))[np.diff(masks.astype(int), axis=a) != 0] for a in (1, 2)]
     return float(np.concatenate(steps).mean())
 
 
-def figures(truth: np.ndarray, filled: np.ndarray, holes: np.ndarray, classifier: Classifier) -> dict[str, float]:
+def figures(truth: np.ndarray, filled: np.ndarray, masks: np.ndarray, classifier: Classifier) -> dict[str, float]:
     """Of images in which only the holes may differ."""
-    error = ((filled.astype(float) - truth) ** 2)[holes].mean() ** 0.5
+    error = ((filled.astype(float) - truth) ** 2)[masks].mean() ** 0.5
     return {
         "lpips": float(lpips(filled, truth).mean()),
         "agreement": agreement(classifier, filled, truth),
         "rms error in the hole": float(error),
-        "seam": seam(filled, holes),
+        "seam": seam(filled, masks),
     }
 
 
@@ -126,16 +126,16 @@ def evaluate(made: Path, data: Path, classifier: Path, out: Path) -> None:
     tests = read_part(data, "test")[0]
     for kind in HOLES:
         truth = np.array(tests[: len(found[f"{kind}/codec"])])
-        about, holes = {"hole": kind, "images": len(truth)}, holes_of(kind, len(truth))
-        smooth = np.stack([closed(image, hole) for image, hole in zip(truth, holes, strict=True)])
+        about, masks = {"hole": kind, "images": len(truth)}, holes_of(kind, len(truth))
+        smooth = np.stack([closed(image, hole) for image, hole in zip(truth, masks, strict=True)])
         for name, images in (("truth", truth), ("the codec's own", found[f"{kind}/codec"]), ("smooth", smooth)):
-            rows.append({**about, "rule": name, **figures(truth, images, holes, network)})
+            rows.append({**about, "rule": name, **figures(truth, images, masks, network)})
         for rule, clamp in RULES:
             name = f"{kind}/{rule}/{clamp}"
             if name not in found:
                 continue
             shares = {"given": float(found[f"{name}/given"]), "outside": float(found[f"{kind}/outside"])}
-            rows.append({**about, "rule": rule, "clamp": clamp, **shares, **figures(truth, found[name], holes, network)})
+            rows.append({**about, "rule": rule, "clamp": clamp, **shares, **figures(truth, found[name], masks, network)})
     report = {"model": json.loads(str(found["about"])), "rows": rows}
     write_figures(out, report)
     for row in rows:
@@ -146,11 +146,11 @@ def picture(made: Path, data: Path, out: Path) -> None:
     """The first twelve images, the kinds of holes in turn: given, filled by each mask rule, and the truth."""
     truth = read_part(data, "test")[0][:SHOWN]
     kinds = [HOLES[k % len(HOLES)] for k in range(len(truth))]
-    holes = np.stack([hole(kind, k) for k, kind in enumerate(kinds)])
+    masks = np.stack([hole(kind, k) for k, kind in enumerate(kinds)])
     with np.load(made, allow_pickle=False) as archive:
         filled = {rule: np.stack([archive[f"{kind}/{rule}/exact"][k] for k, kind in enumerate(kinds)]) for rule, _ in RULES[:3]}
     rows = {name: np.repeat(images[..., None], 3, -1) for name, images in (filled | {"truth": truth}).items()}
-    given = np.where(holes[..., None], np.array(FAINT, np.uint8), rows["truth"])
+    given = np.where(masks[..., None], np.array(FAINT, np.uint8), rows["truth"])
     out.parent.mkdir(parents=True, exist_ok=True)
     rows_with_names({"given": given, **rows}, 2).save(out)
 

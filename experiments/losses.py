@@ -27,7 +27,7 @@ LOSSES = {"binary": "ggm-binary", "marginal": "ggm-marginal", "dense": "ggm"}
 """The method of each, by the names that the figures in docs/results have."""
 
 
-def curve(args: argparse.Namespace, objective: str, conditioning: str, rate: float) -> dict[str, Any]:
+def curve(args: argparse.Namespace, loss: str, conditioning: str, lr: float) -> dict[str, Any]:
     """One run: the bound in bits per token on held-out rows, at times that grow from one mark to the next."""
     shards, where = open_shards(args.data), device()
     shape = {"width": args.width, "layers": args.layers, "heads": args.heads, "conditioning": conditioning}
@@ -36,8 +36,8 @@ def curve(args: argparse.Namespace, objective: str, conditioning: str, rate: flo
     noise = NoiseLaw.unigram(torch.from_numpy(np.array(shards.counts)))
     process = Process(Schedule.round_robin(shards.length, 4 * shards.length, 0.5), noise)
     precision = "bf16" if where.type == "cuda" else "fp32"
-    spec = TrainSpec(10**9, args.batch, lr=rate, min_lr=rate / 10, seconds=args.seconds, grad_clip=1.0, precision=precision)
-    trainer = Trainer(network, process, shards.rows("train"), spec, LOSSES[objective], compiled=args.compile)
+    spec = TrainSpec(10**9, args.batch, lr=lr, min_lr=lr / 10, seconds=args.seconds, grad_clip=1.0, precision=precision)
+    trainer = Trainer(network, process, shards.rows("train"), spec, LOSSES[loss], compiled=args.compile)
     valid = shards.rows("valid")
     rows = torch.from_numpy(valid[np.arange(min(args.rows, len(valid)))]).to(where)
     points = []
@@ -48,7 +48,7 @@ def curve(args: argparse.Namespace, objective: str, conditioning: str, rate: flo
         nats = trainer.method.bound(trainer.average.network.eval(), trainer.process, rows, 16, generator)
         bits = nats.mean().item() / (math.log(2) * shards.length)
         points.append({"seconds": trainer.seconds, "step": trainer.step, "bits_per_token": bits})
-    return {"objective": objective, "conditioning": conditioning, "rate": rate, "curve": points}
+    return {"objective": loss, "conditioning": conditioning, "rate": lr, "curve": points}
 
 
 def sooner(dense: dict[str, Any], other: dict[str, Any], clock: str = "seconds") -> float:

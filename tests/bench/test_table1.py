@@ -23,10 +23,9 @@ from glauber.bench.table1.folder import Folder
 from glauber.bench.table1.plans import Plan, bound, compared_methods, draw
 from glauber.bench.table1.plans import plans as table_plans
 from glauber.bench.table1.run import _training
-from glauber.chain.budget import Plan as BudgetPlan
 from glauber.codec import PixelCodec
 from glauber.evaluate.text import Texts
-from glauber.method import find_method
+from glauber.method import BoundOptions, Compared, Request, find_method
 from glauber.method.mdlm import clean_logits
 from glauber.tasks.score import Windows
 from glauber.train import run as running
@@ -403,13 +402,15 @@ def test_a_sample_gets_its_sites_in_the_order_that_its_bound_is_of(method, plan,
 def test_the_bound_of_a_plan_is_that_of_its_own_kernel(options, kernel, monkeypatch):
     model, x0 = some_model("ggm"), torch.randint(V, (3, L), generator=torch.Generator().manual_seed(1))
     schedule = Schedule.round_robin(L, 2 * L, "linear", "segments", 8)
-    monkeypatch.setattr(model, "plan", lambda calls: BudgetPlan(schedule, options))
+    model.sampling = options
+    asked = Request(sweeps=2, block=8, order="segments")  # in one sweep the kernels agree
+    monkeypatch.setattr(type(model.method), "compared", lambda *_: [Compared(8, "best", asked)])
     found = bound(model, Plan(8, "best"), Windows(x0, None, torch.full((3,), 7)))
     if kernel is None:  # no bound is known
         assert found is None
         return
     process, generator = Process(schedule, model.process.noise), torch.Generator().manual_seed(0)
-    nats = evaluate.bound(model.conditional_for(process), process, x0, kernel, 8, generator).mean
+    nats = evaluate.bound(model.method.conditional(model.network, process), process, x0, kernel, 8, generator).mean
     assert found is not None
     assert found["bits_per_char"] == pytest.approx(nats / math.log(2) / 7)
 
@@ -445,9 +446,11 @@ def test_the_bound_of_random_orders_is_the_mean_over_all_of_them(calls, cuts):
                 law = clean_logits(model.network, model.process, z).log_softmax(-1).gather(-1, x0[..., None]).squeeze(-1)
                 exact -= law[:, sites].sum(1) / len(orders)
                 z[:, sites] = x0[:, sites]
-    rows = 4000
+    plan, how = model.sampler(calls=calls).plan, BoundOptions(draws=64, generator=torch.Generator().manual_seed(0))
     for row, nats in zip(x0, exact.tolist(), strict=True):
-        found = bound(model, Plan(calls, "random"), Windows(row.repeat(rows, 1), None, torch.full((rows,), 5)))
+        with torch.no_grad():
+            found = model.method.plan_bound(model.network, model.process, plan, row.repeat(4000, 1), how)
         assert found is not None
-        assert found["error"] < 0.02 * found["bits_per_char"]
-        assert abs(found["bits_per_char"] - nats / math.log(2) / 5) < 5 * found["error"]  # false alarm: one in a million
+        error = found.std().item() / math.sqrt(len(found))
+        assert error < 0.02 * nats
+        assert abs(found.mean().item() - nats) < 5 * error  # false alarm: one in a million

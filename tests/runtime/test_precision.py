@@ -8,9 +8,10 @@ import torch
 from refusals import refused
 
 from glauber import Model, NoiseLaw, Process, Schedule, load
-from glauber.chain import Truncation, driver
-from glauber.conditional import Denoiser, Transformer, TransformerConfig
+from glauber.chain import driver
+from glauber.conditional import Transformer, TransformerConfig
 from glauber.method import find_method
+from glauber.runtime import runners
 from glauber.runtime.compile import compiled
 from glauber.runtime.precision import bfloat16
 
@@ -168,13 +169,11 @@ def test_a_network_is_compiled_for_a_while_and_then_as_it_was(net):
 
 def test_a_chain_compiles_the_network_if_it_is_long_and_not_for_float32(net, monkeypatch):
     process, x = Process(Schedule.round_robin(L, 2 * L, 0.5, block=2), NoiseLaw.uniform(V)), torch.zeros(10, L)
-    nowhere, none = torch.zeros(10, L, dtype=torch.bool), torch.zeros(L, dtype=torch.bool)
-    chain = driver._Chain(Denoiser(net), process, "heat-bath", True, False, nowhere, none, True, Truncation())
-    times = range(2 * L - 2, -1, -2)
-    calls = (L + L / 2) / 2  # each site survives its first visit half of the time; two sites a call
+    calls = driver._calls(process, range(2 * L - 2, -1, -2))
+    assert calls == (L + L / 2) / 2  # each site survives its first visit half of the time; two sites a call
     products = calls * 10 * L * sum(parameter.numel() for parameter in net.blocks.parameters())
     for limit, pays in ((0.99 * products, True), (1.01 * products, False)):
-        monkeypatch.setattr(driver, "COMPILED", limit)
-        assert not chain._pays(net, x, times)
+        monkeypatch.setattr(runners, "COMPILED", limit)
+        assert not runners.pays_compiled(net, x, calls)
         with torch.autocast("cpu", torch.bfloat16):
-            assert chain._pays(net, x, times) == pays
+            assert runners.pays_compiled(net, x, calls) == pays

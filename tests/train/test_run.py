@@ -31,7 +31,8 @@ from glauber.train.overrides import apply_settings, parse_settings, read_setting
 from glauber.train.parallel import World
 from glauber.train.report import read_log
 from glauber.train.run import run
-from glauber.train.samples import draw_samples, quick_schedule
+from glauber.train.samples import quick_sampler
+from glauber.train.validate import preview
 
 SETTINGS = [
     "train.steps=40",
@@ -160,10 +161,10 @@ def test_no_clock_runs_while_samples_are_drawn(data, tmp_path, monkeypatch):
 
     def draw(*arguments):
         clock[0] += 86400
-        return draw_samples(*arguments)
+        preview(*arguments)
 
     monkeypatch.setattr(time, "perf_counter", look)
-    monkeypatch.setattr("glauber.train.validate.draw_samples", draw)
+    monkeypatch.setattr("glauber.train.validate.preview", draw)
     timed = replace(plan(), train=replace(plan().train, steps=10**9, seconds=0.1))
     assert run(timed, shards_data(data), tmp_path / "run", say=lambda _: None).step > 20
     last = json.loads((tmp_path / "run" / "log.jsonl").read_text().splitlines()[-1])
@@ -190,12 +191,14 @@ def test_samples_are_pictures_where_tokens_are_and_tokens_where_they_stand_for_n
 def test_the_chain_of_the_samples_goes_to_every_site_in_few_calls(length):
     process = Process(Schedule.round_robin(length, 4 * length, keep="linear"), NoiseLaw.uniform(3))
     shape = TransformerConfig(vocab=3, length=length, width=8, layers=1, heads=1)
-    schedule = quick_schedule(Model(Transformer(shape), process))
+    sampler = quick_sampler(Model(Transformer(shape), process))
+    assert sampler is not None
+    schedule = sampler.schedule
     assert len(schedule.times) <= 64
     visited = torch.cat([schedule.sites(torch.tensor([t]))[0] for t in schedule.times])
     assert visited.bincount().tolist() == [4] * length
     told = Model(Transformer(replace(shape, conditioning="time")), process)
-    assert (quick_schedule(told) is None) == (length > 16)
+    assert (quick_sampler(told) is None) == (length > 16)
 
 
 def test_a_model_that_must_go_its_own_long_chain_is_not_sampled_and_it_says_so(data, tmp_path):

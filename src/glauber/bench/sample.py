@@ -35,10 +35,10 @@ def bench_sample(seconds: float = 4.0, quick: bool = False, keep: Callable[[Row]
     All figures so far go to `keep` after each row, and a case that fails leaves its error under "failed".
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    rate = matmul_rate(device, 256 if quick else 8192)
-    figures: Row = {"device": device_name(device), "torch": torch.__version__, "matmul_flops_per_second": rate}
+    peak = matmul_rate(device, 256 if quick else 8192)
+    figures: Row = {"device": device_name(device), "torch": torch.__version__, "matmul_flops_per_second": peak}
     figures |= {"rows": [], "top_p": [], "skip": [], "failed": []}
-    print(f"{figures['device']}: {rate / 1e12:.0f} TFLOP/s in bfloat16 products", flush=True)
+    print(f"{figures['device']}: {peak / 1e12:.0f} TFLOP/s in bfloat16 products", flush=True)
 
     def note(row: Row) -> None:
         table = row.pop("table")
@@ -46,7 +46,7 @@ def bench_sample(seconds: float = 4.0, quick: bool = False, keep: Callable[[Row]
         print(f"{table:6}", " ".join(f"{name}={_short(value)}" for name, value in row.items()), flush=True)
         keep(figures)
 
-    for name, case in _cases(device, rate, seconds, quick):
+    for name, case in _cases(device, peak, seconds, quick):
         began = time.perf_counter()
         try:
             for row in case():
@@ -57,13 +57,13 @@ def bench_sample(seconds: float = 4.0, quick: bool = False, keep: Callable[[Row]
     return figures
 
 
-def _cases(device: torch.device, rate: float, seconds: float, quick: bool) -> Iterator[tuple[str, Case]]:
+def _cases(device: torch.device, peak: float, seconds: float, quick: bool) -> Iterator[tuple[str, Case]]:
     """Names, and what makes rows of the tables; where the time is short, the last may be left out."""
     large = replace(LARGE, vocab=64, length=32, width=32, layers=2, heads=2) if quick else LARGE
     small = replace(SMALL, vocab=64, length=16, width=32, layers=1, heads=2) if quick else SMALL
 
     def case(name: str, config: TransformerConfig, batch: int, **more: bool) -> tuple[str, Case]:
-        run = partial(measure, name, config, batch, device, rate, seconds, **more)
+        run = partial(measure, name, config, batch, device, peak, seconds, **more)
         return f"{name} network, length {config.length}, batch {batch}", run
 
     batches, lengths = (BATCHES[:1], (8,)) if quick else (BATCHES, LENGTHS)
@@ -78,7 +78,7 @@ def measure(
     config: TransformerConfig,
     batch: int,
     device: torch.device,
-    rate: float,
+    peak: float,
     seconds: float,
     top_p: bool = False,
     skip: bool = False,
@@ -111,7 +111,7 @@ def measure(
             "call_seconds": call,
             "ratio": call / forward,
             "ratio_to_replayed": call / replayed,
-            "share_of_matmul": flops / forward / rate,
+            "share_of_matmul": flops / forward / peak,
             "tokens_per_second": batch * L / (call * needed),
             "calls_per_sample": float(signal.sum()),
             "flops": flops,

@@ -20,8 +20,8 @@ class Denoiser:
     """A network trained with the dense loss: its logits at a masked site are the clean conditional, up to a constant.
 
     Args:
-        class_: told to the network for all rows, if it has classes.
-        guidance: w of `guided`, away from what the network says when told no class; costs a second call.
+        class_: of all rows, if the network has classes.
+        guidance: w of `guided`, away from what the network says without a class; costs a second call.
     """
 
     def __init__(self, network: Network, class_: int | None = None, guidance: float = 0.0):
@@ -29,8 +29,8 @@ class Denoiser:
         self.network, self.class_, self.guidance = network, class_, guidance
 
     def __call__(self, x: Tensor, t: Tensor, survival: Tensor, sites: Tensor) -> Tensor:
-        told = {} if self.class_ is None else {"class_": self.class_}
-        law = self.network(x, t, survival, sites, **told).double().log_softmax(-1)
+        condition = {} if self.class_ is None else {"class_": self.class_}
+        law = self.network(x, t, survival, sites, **condition).double().log_softmax(-1)
         if self.guidance == 0:
             return law
         return guided(law, self.network(x, t, survival, sites).double().log_softmax(-1), self.guidance)
@@ -44,10 +44,10 @@ def check_guidance(class_: int | None, guidance: float) -> None:
         raise ValueError("guidance goes towards a class; say which one")
 
 
-def guided(told: Tensor, untold: Tensor, guidance: float) -> Tensor:
+def guided(conditioned: Tensor, unconditioned: Tensor, guidance: float) -> Tensor:
     """Classifier-free guidance: (1+w) log c(a | x, class) - w log c(a | x), normalised over the tokens a, (..., V)."""
-    beyond = (1 + guidance) * told - guidance * untold
-    return torch.where(told == -torch.inf, told, beyond).log_softmax(-1)  # what is impossible stays so
+    beyond = (1 + guidance) * conditioned - guidance * unconditioned
+    return torch.where(conditioned == -torch.inf, conditioned, beyond).log_softmax(-1)  # what is impossible stays so
 
 
 class CausalConditional:

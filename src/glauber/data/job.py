@@ -16,7 +16,7 @@ from glauber.codec import ImageCodec, TextCodec, is_image_codec
 from glauber.data import plan as planning
 from glauber.data.packing import Packer
 from glauber.data.plan import Plan, read_pieces
-from glauber.data.read_ahead import ahead
+from glauber.data.prefetch import prefetch
 from glauber.data.shards import COUNTS, FORMAT, HEADER, SPLITS, content_hash, read_codec, row_dtype, sha256, write_codec
 from glauber.data.sources import Piece, Position
 from glauber.runtime.files import parse_json, replacing, unpacked_size, write
@@ -69,7 +69,7 @@ class Job:
         """Encode and pack all that is left; while one batch is packed and another read, the one between is encoded."""
         saved = time.monotonic()
         read = batches(read_pieces(self.plan.sources, self.position, "prepare", progress))
-        for batch, tokens in ahead(lambda batch: self.encode([piece.data for piece in batch]), read, 1, 1):
+        for batch, tokens in prefetch(lambda batch: self.encode([piece.data for piece in batch]), read, 1, 1):
             before = sum(len(packer.shards) for packer in self.packers.values())
             self.take(batch, tokens)
             after = sum(len(packer.shards) for packer in self.packers.values())

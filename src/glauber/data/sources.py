@@ -14,7 +14,7 @@ from typing import IO, Any, NamedTuple, cast
 import numpy as np
 
 from glauber.data.images import SUFFIXES, THREADS, Found, Frame, find_images, frame_shape, is_image, read_image, summary
-from glauber.data.read_ahead import ahead
+from glauber.data.prefetch import prefetch
 from glauber.runtime.files import BOM, LINE, parse_json, read_array, walk
 from glauber.runtime.hub import hub_answers
 
@@ -115,7 +115,7 @@ class Sources:
         """A document per image."""
         found = find_images(source.path)
         read = sum(image.size for image in islice(found, start.offset))
-        for place, (image, pixels) in enumerate(ahead(self._pixels, found, THREADS, self._most), start.offset + 1):
+        for place, (image, pixels) in enumerate(prefetch(self._pixels, found, THREADS, self._most), start.offset + 1):
             read += image.size
             yield Piece(pixels, True, True, Position(start.file, place), read, sub_folder(image.path, source.path))
 
@@ -141,7 +141,7 @@ class Sources:
         count = sum(1 for path in found for _ in find_images(path))
         step = max(1, -(-count * int(np.prod(self.shape)) // most))  # every how manieth image
         every = islice((image for path in found for image in find_images(path)), 0, None, step)
-        return (pixels for _, pixels in ahead(self._pixels, every, THREADS, self._most))
+        return (pixels for _, pixels in prefetch(self._pixels, every, THREADS, self._most))
 
     def texts(self, most: int, files: int | None = None) -> Iterator[str]:
         """About `most` characters, from the start of each of the first `files` files in equal shares."""

@@ -91,16 +91,16 @@ def seconds_per_sample(made: dict[str, Any]) -> float:
     return float(median(batch["seconds"] / len(batch["tokens"]) for batch in made["batches"]))
 
 
-def open_table(out: Path, data: Path, test: Path | None, asked: dict[str, Any]) -> Folder:
+def open_table(out: Path, data: Path, test: Path | None, requested: dict[str, Any]) -> Folder:
     """Make the folder ours, or check that it is the same table."""
     shards = shards_data(data)
     if shards.codec is None or is_image_codec(shards.codec):
         raise ValueError(f"the table is about text, and {data} holds none; prepare some texts")
     real = read_texts(data if test is None else test)
     said = VALIDATION if test is None else hashlib.sha256("\f".join(real.texts).encode(errors="surrogatepass")).hexdigest()
-    if taken := [name for name in ("method", "train.seconds") if name in (asked["set"] or {})]:
+    if taken := [name for name in ("method", "train.seconds") if name in (requested["set"] or {})]:
         raise ValueError(f"the table sets {taken[0]} itself; leave it out, and choose with --methods and --seconds")
-    settings = _agreed(out, {"data": shards.hash, "test": said, **asked})
+    settings = _agreed(out, {"data": shards.hash, "test": said, **requested})
     rows = held_out(shards, None if test is None else real, settings["number"])
     windows = Windows(rows, None, characters(rows.tolist(), shards.codec))
     assert windows.characters is not None
@@ -126,15 +126,15 @@ def require_table(out: Path) -> None:
         raise ValueError(f"{out} is not empty and holds no table; name another folder with --out")
 
 
-def _agreed(out: Path, asked: dict[str, Any]) -> dict[str, Any]:
+def _agreed(out: Path, requested: dict[str, Any]) -> dict[str, Any]:
     """The settings as they are in `out`, where nothing else was asked for, or else the defaults."""
     require_table(out)
-    path, asked = out / "settings.json", json.loads(json.dumps(asked))
+    path, requested = out / "settings.json", json.loads(json.dumps(requested))
     if not path.is_file():
-        defaults: dict[str, Any] = {**(TINY_DEFAULTS if asked["tiny"] else DEFAULTS), "set": {}}
-        return {name: defaults[name] if value is None else value for name, value in asked.items()}
+        defaults: dict[str, Any] = {**(TINY_DEFAULTS if requested["tiny"] else DEFAULTS), "set": {}}
+        return {name: defaults[name] if value is None else value for name, value in requested.items()}
     theirs = read_object(path)
-    ours = {name: theirs[name] if value is None else value for name, value in asked.items()}
+    ours = {name: theirs[name] if value is None else value for name, value in requested.items()}
     old, new = (settings | settings["set"] for settings in (theirs, ours))
     for name in {"tiny": None} | old | new:
         if name not in ("set", "recipe") and old.get(name) != new.get(name):

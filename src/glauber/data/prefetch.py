@@ -9,7 +9,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def ahead(work: Callable[[Item], Result], items: Iterable[Item], threads: int, most: int) -> Iterator[tuple[Item, Result]]:
+def prefetch(work: Callable[[Item], Result], items: Iterable[Item], threads: int, most: int) -> Iterator[tuple[Item, Result]]:
     """Each item with what `work` makes of it; up to `most` of them are under way while the one before is used."""
     waiting: deque[tuple[Item, Future[Result]]] = deque()
     pool = ThreadPoolExecutor(threads)
