@@ -9,23 +9,12 @@ udlm          uniform-state diffusion
 plaid         Gaussian diffusion over learned embeddings
 """
 
-from glauber.method.base import (
-    BoundOptions,
-    Bounds,
-    Capabilities,
-    Compared,
-    LossOptions,
-    Method,
-    Request,
-    Run,
-    Samples,
-    SamplingPlan,
-    class_number,
-)
+from glauber.method.base import BoundOptions, Bounds, Capabilities, Compared, LossOptions, Method
 from glauber.method.chain import ChainMethod
 from glauber.method.diffusion import Diffusion
 from glauber.method.mlm import MaskedLM, gibbs_process
 from glauber.method.registry import METHODS, find_method, register
+from glauber.method.sampling import Request, Run, Samples, SamplingPlan, class_number
 
 __all__ = [
     "METHODS",

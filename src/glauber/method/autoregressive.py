@@ -6,8 +6,9 @@ from typing import Any
 from torch import Tensor
 
 from glauber.conditional import CausalConditional, Conditional, StepLaw, TransformerConfig, check_guidance
-from glauber.method.base import Capabilities, Compared, LossOptions, Request
+from glauber.method.base import Capabilities, Compared, LossOptions
 from glauber.method.chain import ChainMethod
+from glauber.method.sampling import Request
 from glauber.objective import causal
 from glauber.process import Process, Schedule, Tokens
 from glauber.recipe import Recipe
@@ -26,7 +27,7 @@ class Autoregressive(ChainMethod):
 
     def loss(self, network: Any, process: Process, x0: Tokens, how: LossOptions = LossOptions()) -> Tensor:
         """See `causal`."""
-        return causal(network, process, x0, how.spec is not None, how.check, how.generator)
+        return causal(network, process, x0, how.spec is not None, how.check)
 
     def conditional(
         self, network: Any, process: Process, both_ways: bool = False, class_: int | None = None, guidance: float = 0.0

@@ -11,17 +11,8 @@ from glauber.chain.bounds import row_bounds
 from glauber.chain.budget import schedule_within
 from glauber.chain.clamp import is_beginning
 from glauber.conditional import CausalConditional, StepLaw, TransformerConfig
-from glauber.method.base import (
-    BoundOptions,
-    Bounds,
-    Method,
-    Request,
-    Run,
-    Samples,
-    SamplingPlan,
-    as_noised,
-    one_permutation,
-)
+from glauber.method.base import BoundOptions, Bounds, Method
+from glauber.method.sampling import Request, Run, Samples, SamplingPlan, as_noised, one_permutation
 from glauber.process import Process, Schedule, Tokens
 
 

@@ -14,19 +14,8 @@ from torch import Tensor
 from glauber.chain import check_options
 from glauber.conditional import Conditional, StepLaw, TransformerConfig
 from glauber.conditional.adapters import Network
-from glauber.method.base import (
-    PARTS,
-    BoundOptions,
-    Bounds,
-    Compared,
-    LossOptions,
-    Method,
-    Request,
-    Run,
-    Samples,
-    SamplingPlan,
-    as_noised,
-)
+from glauber.method.base import PARTS, BoundOptions, Bounds, Compared, LossOptions, Method
+from glauber.method.sampling import Request, Run, Samples, SamplingPlan, as_noised
 from glauber.process import Process, Schedule, Tokens, as_tokens
 from glauber.process.draws import Generator, KeyedGenerator, categorical, uniform
 from glauber.recipe import Recipe

@@ -14,8 +14,9 @@ from glauber.conditional import (
     check_guidance,
     require_classifiable,
 )
-from glauber.method.base import PARTS, Capabilities, Compared, LossOptions, Request
+from glauber.method.base import PARTS, Capabilities, Compared, LossOptions
 from glauber.method.chain import ChainMethod
+from glauber.method.sampling import Request
 from glauber.objective import dense
 from glauber.process import Process, Schedule, Tokens
 from glauber.recipe import Recipe, TrainSpec

@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from glauber.chain.bounds import row_bounds
 from glauber.conditional import Conditional, Denoiser, StepLaw, TransformerConfig, check_guidance
 from glauber.conditional.adapters import Network
-from glauber.method.base import BoundOptions, Capabilities, LossOptions, Request, Run, Samples, SamplingPlan
+from glauber.method.base import BoundOptions, Capabilities, LossOptions
 from glauber.method.chain import chain_plan, sample_chain
 from glauber.method.diffusion import Diffusion, draw_times, integral, query, whole_start, without
+from glauber.method.sampling import Request, Run, Samples, SamplingPlan
 from glauber.objective.cross_entropy import linear_cross_entropy
 from glauber.process import Process, Schedule, Tokens, as_tokens
 from glauber.process.draws import Generator, categorical, uniform

@@ -7,18 +7,9 @@ import torch
 from torch import Tensor
 
 from glauber.conditional import Conditional, Denoiser, StepLaw, TransformerConfig, check_guidance
-from glauber.method.base import (
-    BoundOptions,
-    Bounds,
-    Capabilities,
-    Compared,
-    LossOptions,
-    Request,
-    SamplingPlan,
-    as_noised,
-    one_permutation,
-)
+from glauber.method.base import BoundOptions, Bounds, Capabilities, Compared, LossOptions
 from glauber.method.chain import ChainMethod, chain_plan
+from glauber.method.sampling import Request, SamplingPlan, as_noised, one_permutation
 from glauber.objective import masked
 from glauber.process import NoiseLaw, Process, Schedule, Tokens
 from glauber.recipe import Recipe

@@ -14,9 +14,10 @@ from torch import Tensor
 
 from glauber.chain import Truncation
 from glauber.conditional import Layout, Transformer, TransformerConfig
-from glauber.method.base import BoundOptions, Bounds, Capabilities, LossOptions, Request, Run, Samples, SamplingPlan
+from glauber.method.base import BoundOptions, Bounds, Capabilities, LossOptions
 from glauber.method.diffusion import StepsMethod, draw_times, integral, steps_plan, whole_rows, whole_start
 from glauber.method.plaid_network import DIMENSION, GAMMA, Answer, Plaid, gamma
+from glauber.method.sampling import Request, Run, Samples, SamplingPlan
 from glauber.process import Process, Schedule, Tokens, as_tokens
 from glauber.process.draws import Generator, KeyedGenerator, categorical, uniform
 from glauber.runtime.progress import watched

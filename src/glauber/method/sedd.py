@@ -16,10 +16,11 @@ from torch import Tensor
 
 from glauber.conditional import TransformerConfig
 from glauber.conditional.adapters import Network
-from glauber.method.base import Capabilities, Compared, Request, Run, Samples, SamplingPlan
+from glauber.method.base import Capabilities, Compared
 from glauber.method.chain import sample_chain
 from glauber.method.diffusion import Diffusion, query, whole_start, without
 from glauber.method.mdlm import MaskedDiffusion, carried_over, clean_logits, unmask_in_order
+from glauber.method.sampling import Request, Run, Samples, SamplingPlan
 from glauber.method.udlm import score_entropy, uniform_tokens, uniformly_noised
 from glauber.process import Process, Schedule
 from glauber.process.draws import Generator

@@ -11,23 +11,14 @@ from torch import Tensor
 from glauber.conditional.adapters import Network
 from glauber.objective.dense import answers_loss
 from glauber.process import Process, Tokens, as_tokens
-from glauber.process.draws import Generator
 
 
-def causal(
-    network: Network,
-    process: Process,
-    x0: Tokens,
-    chunked: bool = False,
-    check: bool = True,
-    generator: Generator | None = None,
-) -> Tensor:
+def causal(network: Network, process: Process, x0: Tokens, chunked: bool = False, check: bool = True) -> Tensor:
     """Predict every token of clean rows (B, L) from those before it: mean cross-entropy. For a causal network.
 
     Args:
         chunked: never hold all the logits (`linear_cross_entropy`); needs a `Transformer`.
         check: look at the tokens first, which makes a GPU wait.
-        generator: not needed, since nothing is drawn.
     """
     x0 = process.check_tokens(x0) if check else as_tokens(x0)
     survival, t = torch.ones_like(x0, dtype=torch.float64), torch.zeros_like(x0[:, 0])
