@@ -31,7 +31,7 @@ def one_step(conditional, process, x, t, u, **options):
         if time == t:
             raise _OneStep
 
-    def uniform(shape, generator, device):
+    def uniform(shape, generator, device, rows=0):
         assert tuple(shape) == tuple(u.shape)
         return u
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from glauber import Model, NoiseLaw, Process, Schedule, Transformer, TransformerConfig, run_chain
-from glauber.chain.banned import restrict
 from glauber.conditional import CausalConditional, Denoiser
 from glauber.method import METHODS, find_method
 from glauber.runtime import cuda_graph, runners
@@ -102,10 +101,10 @@ def test_a_replayed_chain_gives_the_tokens_of_one_step_after_the_other_and_of_th
 def test_a_replayed_chain_keeps_its_rules_and_its_guidance(what, replays):
     schedule = Schedule.round_robin(L, 4 * L, KEEP)
     net = network(classes=3 if what == "guidance" else 0)
-    conditional = Denoiser(net, 1, 2.0) if what == "guidance" else restrict(Denoiser(net), [RULE])
-    on_cpu = drawn(conditional, schedule, {}, "cpu")
+    conditional, options = (Denoiser(net, 1, 2.0), {}) if what == "guidance" else (Denoiser(net), {"_rules": [RULE]})
+    on_cpu = drawn(conditional, schedule, options, "cpu")
     net.to(CARD)
-    assert torch.equal(drawn(conditional, schedule, {}, CARD), on_cpu)
+    assert torch.equal(drawn(conditional, schedule, options, CARD), on_cpu)
     assert replays
 
 

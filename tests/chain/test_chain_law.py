@@ -10,7 +10,6 @@ from driving import driven, driver_step, exact_classifier, package
 from enumeration import HEAT_BATH, KERNELS, REVERSAL, World, chi_square, common_part, index, random_law, site_law, tv
 
 from glauber import CallCounter, Classifier, NoiseLaw, Oracle, Process, Schedule, Truncation, run_chain
-from glauber.chain.banned import restrict
 
 FALSE_ALARM = 1e-6  # of each chi-square test, over all seeds; the seeds are fixed
 EXACT = 1e-9
@@ -413,7 +412,7 @@ def test_a_rule_leaves_the_law_without_the_barred_tokens_at_its_sites_and_alone_
     for here in (True, False):
         sites = (torch.arange(world.L) == i) == here
         law = np.array([by_hand(row, ban=(0, 2) if here else ()) for row in world.clean(t, i)])
-        step = driver_step(world, process, restrict(oracle, [(sites, barred)]), t, kernel, [law], skip=skip)
+        step = driver_step(world, process, oracle, t, kernel, [law], skip=skip, _rules=[(sites, barred)])
         for n, x in enumerate(world.states):
             expected = site_law(kernel, law[n], world.survival(t)[i], world.keep[t], world.pi, x[i])
             np.testing.assert_allclose(step[n, np.flatnonzero(world.same_off[i][n])], expected, atol=1e-11)

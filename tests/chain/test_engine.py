@@ -8,11 +8,11 @@ import torch
 
 from glauber.bench import bench_sample
 from glauber.chain import CallCounter, driver, run_chain
-from glauber.chain.banned import restrict
 from glauber.chain.engine import Walk, walk
 from glauber.chain.runner import eager
 from glauber.conditional import CausalConditional, Denoiser, Transformer, TransformerConfig
 from glauber.process import NoiseLaw, Process, Schedule
+from glauber.process.draws import RowGenerators
 from glauber.runtime.progress import progress_bar
 
 V, L, ROWS = 5, 6, 7
@@ -45,6 +45,10 @@ SETTINGS = {
     "clamped by the paper's rule": (Schedule.round_robin(L, 4 * L, KEEP), {"clamp": {1: 2}, "clamp_rule": "paper"}),
     "each row its own clamp": (Schedule.round_robin(L, 4 * L, KEEP), {"clamp": (TOKENS > 2, TOKENS)}),
     "absent": (Schedule.round_robin(L, 4 * L, KEEP), {"absent": GIVEN}),
+    "each row its own absent sites and rules": (
+        Schedule.round_robin(L, 4 * L, KEEP),
+        {"absent": TOKENS > 3, "_rules": [(TOKENS < 3, torch.arange(V) == 2), (GIVEN, torch.arange(V) == 0)]},
+    ),
     "blocks that stop in the middle": (Schedule.round_robin(L, 4 * L, KEEP, "strided", block=2), {"stop": 3 * L}),
     "from the middle, not to the end": (Schedule.round_robin(L, 4 * L, KEEP), {"start": (TOKENS, 17), "stop": 4}),
     "truncated": (Schedule.round_robin(L, 4 * L, KEEP), {"temperature": (1.5, 0.5, 0.9), "top_p": 0.7, "ban": [1]}),
@@ -80,6 +84,25 @@ def test_rows_at_their_own_pace_give_the_tokens_of_one_step_after_the_other(name
     assert results[0] == results[1]
 
 
+@pytest.mark.parametrize("on_step", [None, lambda t, x: None], ids=["own pace", "together"])
+def test_rows_of_several_requests_in_one_chain_are_those_of_each_alone(on_step):
+    """Each has its own given, absent and barred sites, and its own random numbers, whatever its company."""
+    process, net = Process(Schedule.round_robin(L, 4 * L, KEEP, block=2), NOISE), Denoiser(network())
+    absent, barred, places = TOKENS > 3, torch.arange(V) == 2, TOKENS < 3
+    parts, alone = [], []
+    for seed, rows in enumerate((slice(0, 2), slice(2, 3), slice(3, ROWS))):
+        own = {"clamp": (TOKENS[rows] == 1, TOKENS[rows]), "absent": absent[rows], "_rules": [(places[rows], barred)]}
+        number = len(TOKENS[rows])
+        alone.append(run_chain(net, process, number, generator=torch.Generator().manual_seed(seed), on_step=on_step, **own))
+        parts.append((torch.Generator().manual_seed(seed), number))
+    every = {"clamp": (TOKENS == 1, TOKENS), "absent": absent, "_rules": [(places, barred)]}
+    x = run_chain(net, process, ROWS, generator=RowGenerators(parts), on_step=on_step, **every)
+    assert torch.equal(x, torch.cat(alone))
+    assert not (x[places & (TOKENS != 1) & ~absent] == 2).any()
+    with pytest.raises(ValueError, match="not for 6 rows"):
+        run_chain(net, process, ROWS - 1, generator=RowGenerators(parts))
+
+
 def test_a_bar_is_no_reason_to_go_step_by_step(monkeypatch):
     process, calls = Process(Schedule.round_robin(L, 40 * L, 0.9, last_keep=0.0), NOISE), []
     for progress in (False, True):
@@ -98,7 +121,8 @@ def test_a_runner_knows_what_the_chain_is_about_to_do():
 
     net = Denoiser(network())
     rule = (torch.ones(L, dtype=torch.bool), torch.arange(V) == 2)
-    run_chain(CallCounter(restrict(net, [rule])), Process(Schedule.round_robin(L, 4 * L, 0.5), NOISE), ROWS, _runner=runner)
+    process = Process(Schedule.round_robin(L, 4 * L, 0.5), NOISE)
+    run_chain(CallCounter(net), process, ROWS, _rules=[rule], _runner=runner)
     assert seen == [(net, (ROWS, L), 1.875 * L)]  # Σ of ½^k over four sweeps
 
 
@@ -168,14 +192,14 @@ def test_what_is_answered_about_a_row_that_is_done_does_not_matter():
     assert x.max() < V
 
 
-def test_rows_of_a_causal_conditional_go_together_even_behind_a_restriction():
+def test_rows_of_a_causal_conditional_go_together_even_under_a_rule():
     """It takes all rows through the same site at once; each row has its own beginning here."""
     torch.manual_seed(0)
     net = Transformer(TransformerConfig(V, L, width=16, layers=1, heads=2, cond_dim=8, causal=True)).double().eval()
     process = Process(Schedule.round_robin(L, L, 0.0, "left-to-right"), NOISE)
     rule = (torch.ones(L, dtype=torch.bool), torch.arange(V) == 2)
     given = torch.arange(L) < torch.tensor([[1], [3], [2]])
-    x = run_chain(restrict(CausalConditional(net), [rule]), process, 3, clamp=(given, TOKENS[:3]))
+    x = run_chain(CausalConditional(net), process, 3, clamp=(given, TOKENS[:3]), _rules=[rule])
     assert torch.equal(x[given], TOKENS[:3][given])
     assert not (x[~given] == 2).any()
 

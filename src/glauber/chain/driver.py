@@ -10,12 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from glauber.chain.banned import Rule, rules_on
 from glauber.chain.clamp import Clamp, clamped_sites
 from glauber.chain.counting import CallCounter
 from glauber.chain.engine import Walk, walk
 from glauber.chain.options import ChainOptions
 from glauber.chain.runner import Graph, Runner, eager
-from glauber.chain.step import Chain, Query, innermost, uncounted
+from glauber.chain.step import Chain, Query, uncounted
 from glauber.conditional import CausalConditional, Conditional, StepLaw
 from glauber.process import Mask, Process, Tokens, as_mask
 from glauber.process.draws import Generator, uniform
@@ -50,9 +51,10 @@ def run_chain(
     top_k: int | None = None,
     ban: Sequence[int] = (),
     truncate: str = "clean",
-    generator: torch.Generator | None = None,
+    generator: Generator | None = None,
     on_step: OnStep | None = None,
     progress: bool = False,
+    _rules: Sequence[Rule] = (),
     _runner: Runner = eager,
 ) -> Tensor:
     """Walk the schedule back from noise to data: (num, L) int64 tokens, on the device of `process`.
@@ -68,12 +70,14 @@ def run_chain(
             masked sites are the noise.
         stop: the step whose state is returned, for those who need not go to the end.
         clamp: {site: token}, or (mask, tokens): sites held fixed.
-        absent: (L,) bool, sites that are no part of the sequence: shown as noise that tells nothing, and never drawn. The law
-            of the chain is then that of the other sites. Not for a `StepLaw`, which has no such condition.
+        absent: (L,) or (rows, L) bool, sites that are no part of the sequence: shown as noise that tells nothing, and never
+            drawn. The law of the chain is then that of the other sites. Not for a `StepLaw`, which has no such condition.
         clamp_rule: "exact" gives the network survival 1 there (identity 8); "paper" does not, its zero-shot rule.
         temperature, top_p, top_k, ban, truncate: see `Truncation`; `truncate` says of which law, "clean" or "mixture".
         on_step: called as on_step(t, x) with a copy of every state X_t, the start included.
         progress: show a bar, from the third second on.
+        _rules: tokens that some sites must not hold, see `chain.banned`.
+        _runner: how steps are repeated, see `chain.runner`.
     """
     options = ChainOptions(kernel, clamp_rule, truncate, temperature, top_p, top_k, ban, skip, mark_noise)
     options.require_fit(conditional, process)
@@ -83,7 +87,8 @@ def run_chain(
     given, tokens = clamped_sites(clamp, process, len(x))
     x = torch.where(given, tokens, x)
     _check_masks(process, x, t_start)
-    chain = Chain(conditional, process, options, given, _absent(absent, conditional, process))
+    away, rules = _absent(absent, conditional, process, len(x)), rules_on(x.device, _rules)
+    chain = Chain(conditional, process, options, given, away, rules)
     block = process.schedule.block
     times = range(t_start - block, stop - 1, -block)
 
@@ -104,7 +109,7 @@ def _run_together(
         on_step(times.start + block, x.clone())
     with bar(len(times)) as shown:
         for t in times:
-            x = chain.reverse_step(x, t, uniform((2, len(x), block), generator, x.device))
+            x = chain.reverse_step(x, t, uniform((2, len(x), block), generator, x.device, rows=1))
             shown.update()
             if on_step is not None:
                 on_step(t, x.clone())
@@ -116,22 +121,22 @@ def _may_run_async(chain: Chain, times: range) -> bool:
 
     Rows of a causal conditional must go together. They do if each step needs the network: no site is given or left out.
     """
-    if isinstance(innermost(chain.conditional), CausalConditional):
+    if isinstance(uncounted(chain.conditional), CausalConditional):
         whole = chain.process.schedule.causal and len(times) == chain.process.length
-        if not whole or not bool(chain.free.all()) or not isinstance(uncounted(chain.conditional), CausalConditional):
+        if not whole or not bool(chain.free.all()):
             return False
     return chain.may_skip and chain.options.kernel == "heat-bath"
 
 
 def _run_async(chain: Chain, x: Tensor, times: range, generator: Generator | None, bar: Bar, runner: Runner) -> Tensor:
     """The tokens of `_run_together` with as few calls as can be."""
-    inner: Any = innermost(chain.conditional)
+    inner: Any = uncounted(chain.conditional)
     causal, counter = isinstance(inner, CausalConditional), chain.conditional
     with runner(inner, x, _calls(chain.process, times)) as graph:
         if causal:
             chain = replace(chain, conditional=inner.together(len(x)))
         elif graph is not None:
-            chain = replace(chain, conditional=uncounted(chain.conditional))
+            chain = replace(chain, conditional=inner)
         x, calls, rows = _walk_all(chain, x, times, generator, bar, graph)
     if chain.conditional is not counter and isinstance(counter, CallCounter):  # which has seen none of them
         counter.calls += calls
@@ -149,7 +154,7 @@ def _walk_all(
     law = partial(_law, chain, graph is None)
     for first in range(0, len(times), window):
         part = times[first : first + window]
-        u = torch.stack([uniform((2, len(x), block), generator, source) for _ in part]).to(x.device)
+        u = torch.stack([uniform((2, len(x), block), generator, source, rows=1) for _ in part]).to(x.device)
         steps = Walk(chain.process, x, part[0] + block, u, chain.free, chain.options.mark_noise)
         x, more_calls, more_rows = walk(steps, law, graph, bar)
         calls, rows = calls + more_calls, rows + more_rows
@@ -158,8 +163,8 @@ def _walk_all(
 
 def _law(chain: Chain, check: bool, rows: Tensor, x: Tensor, time: Tensor, sites: Tensor, S: Tensor, now: Tensor) -> Tensor:
     """What a `Walk` draws from; `check` looks at each answer, which makes a GPU wait, else the walk does in the end."""
-    survival = chain.conditioning(x, chain.process.schedule.survival(time), chain.given[rows])
-    return chain.law_if_called(Query(x, time, survival, sites), time, S, now, torch.zeros_like(S), check)
+    survival = chain.conditioning(x, chain.process.schedule.survival(time), rows)
+    return chain.law_if_called(Query(x, time, survival, sites), rows, time, S, now, torch.zeros_like(S), check)
 
 
 def _calls(process: Process, times: range) -> float:
@@ -168,20 +173,20 @@ def _calls(process: Process, times: range) -> float:
     return schedule.signal[times[-1] : times[0] + schedule.block].sum().item() / schedule.block
 
 
-def _absent(absent: Mask | None, conditional: Conditional | StepLaw, process: Process) -> Tensor:
-    """(L,) bool."""
+def _absent(absent: Mask | None, conditional: Conditional | StepLaw, process: Process, rows: int) -> Tensor:
+    """(rows, L) bool."""
     if absent is None:
-        return torch.zeros(process.length, dtype=torch.bool, device=process.noise.probs.device)
+        return torch.zeros(rows, process.length, dtype=torch.bool, device=process.noise.probs.device)
     if isinstance(conditional, StepLaw):
         raise ValueError("this conditional knows only the step law, in which no site can be absent; leave absent out")
     away = as_mask(absent, "absent")
-    if away.shape != (process.length,):
+    if away.shape not in ((process.length,), (rows, process.length)):
         raise ValueError(f"absent says of each of the {process.length} sites whether it is; give as many booleans")
-    return away.to(process.noise.probs.device)
+    return away.to(process.noise.probs.device).expand(rows, process.length)
 
 
 def _start(
-    process: Process, num: int | None, start: tuple[Tokens, int] | None, mark_noise: bool, generator: torch.Generator | None
+    process: Process, num: int | None, start: tuple[Tokens, int] | None, mark_noise: bool, generator: Generator | None
 ) -> tuple[Tensor, int]:
     """The first state (B, L) and its time."""
     T, mask = process.schedule.steps, process.noise.mask

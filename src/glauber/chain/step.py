@@ -1,5 +1,6 @@
 """One step of the chain back, X_t from X_{t+b}."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -7,7 +8,7 @@ import torch
 from torch import Tensor
 
 from glauber.chain import kernels
-from glauber.chain.banned import WithoutBanned
+from glauber.chain.banned import Rule, without_barred
 from glauber.chain.counting import CallCounter
 from glauber.chain.options import ChainOptions
 from glauber.conditional import Conditional, StepLaw
@@ -32,7 +33,8 @@ class Chain:
     process: Process
     options: ChainOptions
     given: Tensor  # (B, L) clamped sites
-    absent: Tensor  # (L,) sites that are no part of the sequence
+    absent: Tensor  # (B, L) sites that are no part of the sequence
+    rules: Sequence[Rule] = ()
 
     @property
     def free(self) -> Tensor:
@@ -64,16 +66,18 @@ class Chain:
             called = (coin >= stay + noise_only) & (S > 0) if self.may_skip else torch.ones_like(free)
         rows = (called & free if self.options.skip else free).any(1).nonzero().squeeze(1)  # the others need no network
         if len(rows):
-            query = Query(x, time, self.conditioning(x, survival, self.given), query_sites(sites, free))
-            law = self.law_if_called(Query(*(part[rows] for part in query)), t, S[rows], now[rows], odds[rows])
+            query = Query(x[rows], time[rows], self.conditioning(x[rows], survival[rows], rows), query_sites(sites, free)[rows])
+            law = self.law_if_called(query, rows, t, S[rows], now[rows], odds[rows])
             new = torch.where(called, new.index_copy(0, rows, categorical(law, draw[rows])), new)
         return x.scatter(1, sites, torch.where(free, new, now))
 
-    def law_if_called(self, query: Query, t: int | Tensor, S: Tensor, now: Tensor, odds: Tensor, check: bool = True) -> Tensor:
-        """(R, b, V) weights of the new tokens, given that the coin calls the network."""
+    def law_if_called(
+        self, query: Query, rows: Tensor, t: int | Tensor, S: Tensor, now: Tensor, odds: Tensor, check: bool = True
+    ) -> Tensor:
+        """(R, b, V) weights of the new tokens of the rows (R,), given that the coin calls the network."""
         pi, schedule, truncation = self.process.noise.probs, self.process.schedule, self.options.truncation
         steps, done = schedule.steps, schedule.steps - t - schedule.block
-        log_law = self._answer(query, check)
+        log_law = without_barred(self._answer(query, check), query.sites, self.rules, rows)
         if isinstance(self.conditional, StepLaw):
             return kernels.step(truncation(log_law, done, steps, check), now, odds)
         if self.options.on_mixture:
@@ -96,13 +100,13 @@ class Chain:
             raise ValueError(NO_LAW)
         return answer
 
-    def conditioning(self, x: Tensor, survival: Tensor, given: Tensor) -> Tensor:
-        """(R, L) the survival of each site as the network gets it."""
+    def conditioning(self, x: Tensor, survival: Tensor, rows: Tensor) -> Tensor:
+        """(R, L) the survival of each site of the rows (R,) as the network gets it."""
         if self.options.mark_noise:
             survival = (x != self.process.noise.mask).double()
         elif self.options.clamp_rule == "exact":
-            survival = torch.where(given, 1.0, survival)
-        return torch.where(self.absent, 0.0, survival)
+            survival = torch.where(self.given[rows], 1.0, survival)
+        return torch.where(self.absent[rows], 0.0, survival)
 
 
 NO_LAW = "the conditional answered with NaN, or left some site no token; are its weights whole?"
@@ -116,10 +120,3 @@ def query_sites(sites: Tensor, free: Tensor) -> Tensor:
 def uncounted(conditional: Any) -> Any:
     """Without the counter around it."""
     return conditional.function if isinstance(conditional, CallCounter) else conditional
-
-
-def innermost(conditional: Any) -> Any:
-    """What answers in the end, behind what counts or restricts it."""
-    while isinstance(conditional, CallCounter | WithoutBanned):
-        conditional = conditional.function if isinstance(conditional, CallCounter) else conditional.conditional
-    return conditional

@@ -6,7 +6,6 @@ from typing import Any
 from torch import Tensor
 
 from glauber.chain import CallCounter, check_options, run_chain
-from glauber.chain.banned import restrict
 from glauber.chain.bounds import row_bounds
 from glauber.chain.budget import schedule_within
 from glauber.chain.clamp import is_beginning
@@ -92,7 +91,7 @@ def sample_chain(method: Method, network: Any, process: Process, plan: SamplingP
     """Rows by `run_chain`, with what the network knows."""
     process = Process(plan.schedule, process.noise)
     gaps = run.clamp is not None and not is_beginning(run.clamp)
-    conditional = restrict(method.conditional(network, process, gaps, plan.class_, plan.guidance), run.rules)
+    conditional = method.conditional(network, process, gaps, plan.class_, plan.guidance)
     counted = None if isinstance(conditional, StepLaw) else CallCounter(conditional)  # a step law is called at each step
     tokens = run_chain(
         conditional if counted is None else counted,
@@ -105,6 +104,7 @@ def sample_chain(method: Method, network: Any, process: Process, plan: SamplingP
         generator=run.generator,
         on_step=run.on_step,
         progress=run.progress,
+        _rules=run.rules,
         _runner=run.runner,
         **plan.options,
     )

@@ -11,6 +11,7 @@ from glauber.chain.banned import Rule
 from glauber.chain.clamp import Clamp
 from glauber.chain.runner import Runner, eager
 from glauber.process import Mask, Schedule, Tokens
+from glauber.process.draws import Generator
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class SamplingPlan:
 class Run:
     """What one run of a plan is given besides its number of rows; see `run_chain`."""
 
-    generator: torch.Generator | None = None
+    generator: Generator | None = None
     clamp: Clamp | None = None
     start: tuple[Tokens, int] | None = None
     stop: int = 0

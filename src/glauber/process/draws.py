@@ -71,11 +71,37 @@ def digest(key: Sequence[int]) -> int:
     return _signed(state)
 
 
-Generator = torch.Generator | KeyedGenerator
+class RowGenerators:
+    """Random numbers for rows that are drawn together, each part of them by a generator of its own: the same as alone.
+
+    Args:
+        parts: generators, and how many rows each draws for; None for fresh randomness.
+    """
+
+    device = torch.device("cpu")
+
+    def __init__(self, parts: Sequence[tuple[torch.Generator | None, int]]):
+        self.parts = list(parts)
+
+    def uniform(self, shape: Sequence[int], rows: int) -> Tensor:
+        """Float64 uniforms in [0, 1); the axis `rows` of the shape is that of the rows."""
+        if shape[rows] != sum(number for _, number in self.parts):
+            raise ValueError(f"these random numbers are not for {shape[rows]} rows")
+        own = ((*shape[:rows], number, *shape[rows + 1 :]) for _, number in self.parts)
+        drawn = [uniform(part, generator, self.device) for part, (generator, _) in zip(own, self.parts, strict=True)]
+        return torch.cat(drawn, dim=rows)
 
 
-def uniform(shape: Sequence[int], generator: Generator | None, device: torch.device) -> Tensor:
-    """Float64 uniforms in [0, 1), drawn where the generator lives and moved to `device`."""
+Generator = torch.Generator | KeyedGenerator | RowGenerators
+
+
+def uniform(shape: Sequence[int], generator: Generator | None, device: torch.device, rows: int = 0) -> Tensor:
+    """Float64 uniforms in [0, 1), drawn where the generator lives and moved to `device`.
+
+    rows: which axis of the shape is that of the rows.
+    """
+    if isinstance(generator, RowGenerators):
+        return generator.uniform(shape, rows).to(device)
     if isinstance(generator, KeyedGenerator):
         return generator.uniform(shape).to(device)
     source = generator.device if generator is not None else device
