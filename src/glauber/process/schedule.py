@@ -61,9 +61,9 @@ class Schedule:
             steps: T, the number of site visits; the chain makes at most T / block network calls.
             keep: κ as one value, K = T/L values (one per sweep), T values (one per step), or "linear": survival falls by
                 equal parts with each sweep and ends in 0.
-            order: "left" to right, "right" to left, "random" (one permutation for all sweeps), "strided" (neighbours one
-                after the other, the sites of a block L/block apart), "onward" (the same from right to left, so that the
-                chain draws each of `block` equal parts from its beginning on), or the sites themselves.
+            order: how the chain writes: "left-to-right", "right-to-left", "random" (one permutation for all sweeps), "strided"
+                (right to left, the sites of a block L/block apart), "segments" (each of `block` equal parts from left to right,
+                all parts at once); or the sites themselves, in the order in which they are noised.
             last_keep: κ of the last sweep. 0 makes X_T pure noise, so that a chain from noise is exact.
             generator: for order "random".
 
