@@ -24,9 +24,11 @@ def test_the_readmes_python_runs_as_printed(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_file_that_a_page_links_to_exists(page):
+def test_every_file_that_a_page_links_to_or_names_exists(page):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         assert target.startswith("http") or (page.parent / target).exists(), target
+    for named in re.findall(r"\b(?:src|tests|experiments)/[\w/]+\.\w+", page.read_text()):
+        assert (ROOT / named).exists(), named
 
 
 def test_every_test_that_the_theory_names_exists():
