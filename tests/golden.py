@@ -41,7 +41,8 @@ from glauber.method import find_method
 from glauber.model import Model, load
 from glauber.process import NoiseLaw, Process, Schedule
 from glauber.process.draws import new_generator
-from glauber.tasks.infill import fill_text
+from glauber.tasks.infill import filling
+from glauber.tasks.steps import run_alone
 from glauber.train import ProcessSpec, Recipe, Trainer, TrainSpec
 from glauber.train import train as train_in_memory
 from glauber.train.data import Data
@@ -244,7 +245,7 @@ def infill(model: Model, text: str, num: int, **options: Any) -> list[str]:
 def likely_gaps(model: Model, text: str, num: int, **options: Any) -> list[float]:
     """What the model thinks of each token that it filled in."""
     sampler = model.sampler(**sampling(model, options), gaps=True)
-    filled = fill_text(sampler, model.require_text_codec(), text, num, new_generator(SEED), probabilities=True)
+    filled = run_alone(filling(sampler, model.require_text_codec(), text, num, new_generator(SEED), probabilities=True))
     return [likely for each in filled for gap in each.gaps for likely in gap.probabilities]
 
 

@@ -11,15 +11,16 @@ from torch import Tensor
 from glauber.chain import check_options
 from glauber.codec import ImageCodec, TextCodec, as_pictures, decode_tokens, is_image_codec
 from glauber.conditional import Conditional, StepLaw, Transformer
-from glauber.method import Request, class_number, find_method
+from glauber.method import Request, Run, class_number, find_method
 from glauber.process import Mask, Process, Schedule, Tokens, as_tokens
 from glauber.process.draws import new_generator
 from glauber.sampler import Sampler, require_precision
 from glauber.saving import SavedModel
-from glauber.tasks.infill import continue_text, fill_text, fill_tokens
-from glauber.tasks.inpaint import inpaint
+from glauber.tasks.infill import continuing, fill_tokens, filling
+from glauber.tasks.inpaint import inpainting
 from glauber.tasks.score import score_windows, windows_of
-from glauber.tasks.vary import SWEEPS, vary_text
+from glauber.tasks.steps import run_alone
+from glauber.tasks.vary import SWEEPS, varying
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -127,7 +128,7 @@ class Model(SavedModel):
         if prompt is None:
             return self.decode(self.sample_tokens(num, seed, **options))
         codec, run = self.require_text_codec(), self._run_of("a prompt", options)
-        return continue_text(self.sampler(**options, gaps=True), codec, prompt, num, new_generator(seed), **run)[0]
+        return run_alone(continuing(self.sampler(**options, gaps=True), codec, prompt, num, new_generator(seed), **run))[0]
 
     def infill(self, text: str, num: int | None = None, seed: int | None = None, **options: Any) -> Any:
         r"""Fill the gaps of a text in: one string, or a list of `num`. What is given comes back as it was, to the byte.
@@ -136,7 +137,7 @@ class Model(SavedModel):
         """
         codec, run = self.require_text_codec(), self._run_of("infill", options)
         sampler, fills = self.sampler(**options, gaps=True), 1 if num is None else num
-        texts = [filled.text for filled in fill_text(sampler, codec, text, fills, new_generator(seed), **run)]
+        texts = [filled.text for filled in run_alone(filling(sampler, codec, text, fills, new_generator(seed), **run))]
         return texts[0] if num is None else texts
 
     def infill_tokens(
@@ -166,10 +167,8 @@ class Model(SavedModel):
         """
         codec, run = self._require_image_codec(), self._run_of("inpaint", options)
         sampler, rows = self.sampler(**options, gaps=True), 1 if num is None else num
-        pictures = inpaint(
-            sampler, codec, np.asarray(image), np.asarray(mask), rows, mask_rule, generator=new_generator(seed), **run
-        )
-        images = as_pictures(pictures)
+        drawn = Run(new_generator(seed), **run)
+        images = as_pictures(run_alone(inpainting(sampler, codec, np.asarray(image), np.asarray(mask), rows, mask_rule, drawn)))
         return images[0] if num is None else images
 
     def vary(self, text: str, t: int, num: int | None = None, seed: int | None = None, **options: Any) -> Any:
@@ -179,7 +178,7 @@ class Model(SavedModel):
         """
         codec, run = self.require_text_codec(), self._run_of("vary", options)
         rows = 1 if num is None else num
-        texts = vary_text(self.varying(**options), codec, text, t, rows, new_generator(seed), **run)
+        texts = run_alone(varying(self.varying(**options), codec, text, t, rows, new_generator(seed), **run))
         return texts[0] if num is None else texts
 
     def varying(self, sweeps: int | None = None, **options: Any) -> Sampler:

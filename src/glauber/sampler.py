@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -65,12 +66,12 @@ class Sampler:
 
     def run(self, num: int | None = None, **given: Any) -> Tensor:
         """(num, L) tokens. `given` are a generator, a clamp, a start, ... as in `Run`."""
-        return self.draw(num, Run(**given, runner=cuda_runner)).tokens
+        return self.draw(num, Run(**given)).tokens
 
     def draw(self, num: int | None, run: Run) -> Samples:
         """The same, with the mean number of network calls that a row took."""
         with self.evaluating(), self._in_precision():
-            return self.method.sample(self.answers, self.process, self.plan, num, run)
+            return self.method.sample(self.answers, self.process, self.plan, num, replace(run, runner=cuda_runner))
 
     def conditional(self, both_ways: bool = False) -> Conditional | StepLaw:
         """What the network knows, for the model's own process; to be called within `evaluating`."""

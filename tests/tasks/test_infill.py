@@ -17,7 +17,8 @@ from glauber.cli.view import View, wrap
 from glauber.codec import ByteCodec, CharCodec, TextCodec, TokenizerCodec, text_codec
 from glauber.method.ggm import GGM
 from glauber.process.draws import new_generator
-from glauber.tasks.infill import continue_text, fill_text, windows
+from glauber.tasks.infill import continuing, filling, windows
+from glauber.tasks.steps import run_alone
 from glauber.tasks.template import Filled, read_template, split_gaps
 
 FALSE_ALARM = 1e-6  # of each comparison of frequencies; the seeds are fixed, so it cannot come and go
@@ -34,11 +35,11 @@ class Exact(GGM):
 
 
 def fills(model: Model, text: str, num: int, seed: int, **options: Any) -> list[Filled]:
-    return fill_text(model.sampler(gaps=True), model.require_text_codec(), text, num, new_generator(seed), **options)
+    return run_alone(filling(model.sampler(gaps=True), model.require_text_codec(), text, num, new_generator(seed), **options))
 
 
 def continued(model: Model, prompt: str, num: int, seed: int) -> tuple[list[str], torch.Tensor]:
-    return continue_text(model.sampler(gaps=True), model.require_text_codec(), prompt, num, new_generator(seed))
+    return run_alone(continuing(model.sampler(gaps=True), model.require_text_codec(), prompt, num, new_generator(seed)))
 
 
 def known(length: int, codec: TextCodec, seed: int = 0, end: float = 0.0, sampling: dict[str, Any] | None = None) -> Model:

@@ -19,8 +19,9 @@ from glauber.model import Model
 from glauber.process.draws import new_generator
 from glauber.runtime.files import json_lines, read_array, whole_lines, write
 from glauber.runtime.progress import progress_bar
-from glauber.tasks.infill import fill_text
+from glauber.tasks.infill import filling
 from glauber.tasks.inpaint import placed
+from glauber.tasks.steps import run_alone
 from glauber.tasks.template import Filled, read_template
 
 
@@ -82,7 +83,7 @@ def infill_text(
     codec, sampler = loaded.require_text_codec(), loaded.sampler(**options.chosen(), gaps=True)
     view = view_of(codec, sampler.schedule) if watch else None
     bar = view is None and not as_json
-    filled = fill_text(sampler, codec, text, num, new_generator(seed), as_json, view, bar)
+    filled = run_alone(filling(sampler, codec, text, num, new_generator(seed), as_json, view, bar))
     if view is not None:
         view.clear()
     return _fills(filled, as_json)
@@ -114,7 +115,7 @@ def infill_lines(
         with bar as shown, nullcontext(sys.stdout.buffer) if out is None else part.open("ab") as file:
             for k, record in list(enumerate(records))[done:]:
                 own = None if seed is None else seed + k
-                filled = fill_text(sampler, codec, record["text"], num, new_generator(own), as_json)
+                filled = run_alone(filling(sampler, codec, record["text"], num, new_generator(own), as_json))
                 file.write(_line({**record, **_fills(filled, as_json)}))
                 file.flush()
                 done += 1

@@ -105,11 +105,12 @@ def draw(
 ) -> "tuple[list[str], Tensor]":
     """The texts, if the model is one of text, and the tokens (num, L); a view or `on_step` sees each state of the chain."""
     from glauber.process.draws import new_generator
-    from glauber.tasks.infill import continue_text
+    from glauber.tasks.infill import continuing
+    from glauber.tasks.steps import run_alone
 
     generator = new_generator(seed)
     if prompt is not None:
-        return continue_text(sampler, loaded.require_text_codec(), prompt, num, generator, view, progress)
+        return run_alone(continuing(sampler, loaded.require_text_codec(), prompt, num, generator, view, progress))
     tokens = sampler.run(num, generator=generator, on_step=on_step if view is None else view(), progress=progress)
     return loaded.decode(tokens) if loaded.text_codec is not None else [], tokens
 

@@ -32,12 +32,13 @@ def vary(
     if not 0 <= strength <= 1:
         raise ValueError(f"strength is a share of the chain's steps, from 0 to 1, not {strength}")
     from glauber.process.draws import new_generator
-    from glauber.tasks.vary import vary_text
+    from glauber.tasks.steps import run_alone
+    from glauber.tasks.vary import varying
 
     loaded = open_model(model)
     codec, sampler = loaded.require_text_codec(), loaded.varying(**options.chosen())
     schedule = sampler.schedule
     t = round(strength * len(schedule.times)) * schedule.block
     began = time.perf_counter()
-    texts = vary_text(sampler, codec, text, t, num, new_generator(seed), progress=not as_json)
+    texts = run_alone(varying(sampler, codec, text, t, num, new_generator(seed), progress=not as_json))
     print_result({"seconds": time.perf_counter() - began, "step": t, "steps": schedule.steps, "texts": texts}, as_json)

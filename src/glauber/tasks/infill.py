@@ -8,7 +8,7 @@ then counts as given, and gaps that are not are free.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -17,8 +17,11 @@ from torch import Tensor
 from glauber.chain.driver import OnStep, require_room
 from glauber.codec import TextCodec
 from glauber.conditional import StepLaw
+from glauber.method import Run
 from glauber.process import Mask, Tokens, as_mask, as_tokens
+from glauber.process.draws import Generator
 from glauber.sampler import Sampler
+from glauber.tasks.steps import Draw, Steps, run_alone
 from glauber.tasks.template import Filled, Template, added_text, begin_with_space, join, read_template, template_of
 
 ROWS = 64  # sequences sent through the network at once for the probabilities
@@ -27,16 +30,16 @@ Watch = Callable[[Tensor, int, int], OnStep]
 """Called for each window with the given sites (L,), how many sites are text, and the last step; makes its chain's `on_step`."""
 
 
-def fill_text(
+def filling(
     sampler: Sampler,
     codec: TextCodec,
     text: str,
     num: int = 1,
-    generator: torch.Generator | None = None,
+    generator: Generator | None = None,
     probabilities: bool = False,
     watch: Watch | None = None,
     progress: bool = False,
-) -> list[Filled]:
+) -> Steps[list[Filled]]:
     """The text with its gaps [[n]] filled in, `num` times; with the `probabilities` of the tokens there, if asked for."""
     template, L = read_template(text, codec, sampler.length), sampler.length
     if num < 0:
@@ -47,8 +50,8 @@ def fill_text(
     for start, gaps in windows(len(template.tokens), L, template.gaps):
         window = Window(template, codec, given, start, gaps, L)
         on_step = None if watch is None else watch(window.given, window.size, sampler.schedule.settled(window.wanted))
-        options = {"rules": window.rules, "on_step": on_step, "progress": progress, "generator": generator}
-        filled = fill(sampler, window.given, window.rows(x), window.wanted, window.size, **options)
+        run = Run(generator, rules=window.rules, on_step=on_step, progress=progress)
+        filled = yield from fill(sampler, window.given, window.rows(x), window.wanted, window.size, run)
         if probabilities:
             sites = window.wanted.nonzero().flatten().tolist()
             law = site_probabilities(sampler, filled, window.given | window.wanted, sites)
@@ -83,13 +86,14 @@ class Window:
         return F.pad(x[:, self.here], (0, self.missing))
 
 
-def fill(sampler: Sampler, given: Tensor, x: Tensor, wanted: Tensor, size: int, **run: Any) -> Tensor:
+def fill(sampler: Sampler, given: Tensor, x: Tensor, wanted: Tensor, size: int, run: Run) -> Steps[Tensor]:
     """(rows, L) tokens x with the sites that are not `given` drawn, until none of the `wanted` (L,) is visited any more.
 
     size: how many sites, from the first, are there at all.
     """
     stop = sampler.schedule.settled(wanted)
-    return sampler.run(len(x), clamp=(given, x), stop=stop, absent=beyond(sampler, size), **run).cpu()
+    rows = yield Draw(sampler, len(x), replace(run, clamp=(given, x), stop=stop, absent=beyond(sampler, size)))
+    return rows.cpu()
 
 
 def beyond(sampler: Sampler, size: int) -> Tensor | None:
@@ -97,15 +101,15 @@ def beyond(sampler: Sampler, size: int) -> Tensor | None:
     return torch.arange(sampler.length) >= size if sampler.knows_absent else None
 
 
-def continue_text(
+def continuing(
     sampler: Sampler,
     codec: TextCodec,
     prompt: str,
     num: int = 1,
-    generator: torch.Generator | None = None,
+    generator: Generator | None = None,
     watch: Watch | None = None,
     progress: bool = False,
-) -> tuple[list[str], Tensor]:
+) -> Steps[tuple[list[str], Tensor]]:
     """Samples that begin with the prompt, and their tokens (num, L): a row of which the first tokens are given.
 
     The end of a text may come, and what follows it, as in any sample.
@@ -120,7 +124,8 @@ def continue_text(
     tokens, given = F.pad(begun.tokens, (0, L - n - 1)), torch.arange(L) < n
     on_step = None if watch is None else watch(given, L, 0)
     rules = [(torch.arange(L) == n, ~begin_with_space(codec))] if begun.held[0] else []
-    rows = sampler.run(num, clamp=(given, tokens), rules=rules, generator=generator, on_step=on_step, progress=progress).cpu()
+    run = Run(generator, (given, tokens), rules=rules, on_step=on_step, progress=progress)
+    rows = (yield Draw(sampler, num, run)).cpu()
     texts = []
     for ids in rows.tolist():
         added = added_text(codec.decode(ids), codec.decode(ids[:n]), codec, ids[n:])
@@ -152,7 +157,7 @@ def fill_tokens(
     size, missing = rows.shape[-1], L - rows.shape[-1]
     given, x = F.pad(~hole, (0, missing)).repeat(fills, 1), F.pad(rows, (0, missing)).repeat(fills, 1)
     wanted = F.pad(hole.any(0), (0, missing))
-    filled = fill(sampler, given, x, wanted, size, generator=generator, progress=progress)
+    filled = run_alone(fill(sampler, given, x, wanted, size, Run(generator, progress=progress)))
     return filled[:, :size].reshape(tokens.shape if num is None else (num, *tokens.shape))
 
 

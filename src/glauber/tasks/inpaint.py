@@ -4,7 +4,7 @@ A token of a VQ codec looks beyond its own square, often over the whole image, s
 it. A rule says which tokens are given; none of them lets what the image holds inside the hole reach the tokens.
 """
 
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -13,9 +13,10 @@ from torch import Tensor
 
 from glauber.codec import ImageCodec
 from glauber.codec.vq import VQCodec
-from glauber.method import Request
+from glauber.method import Request, Run
 from glauber.process import smallest_block
 from glauber.sampler import Sampler
+from glauber.tasks.steps import Draw, Steps
 
 RULES = ("cover", "paper", "iterative")
 """cover: fill in every token whose square touches the hole; the hole is closed smoothly before the others are read.
@@ -70,26 +71,32 @@ def fast_pass(sampler: Sampler) -> Sampler:
     return Sampler(sampler.network, sampler.process, method, request, sampler.precision)
 
 
-def inpaint(
-    sampler: Sampler, codec: ImageCodec, image: np.ndarray, mask: np.ndarray, num: int, rule: str | None = None, **run: Any
-) -> np.ndarray:
-    """(num, ...) images, filled in where the mask is white; pixels outside are as they were. `run` as for `Sampler.run`."""
+def inpainting(
+    sampler: Sampler,
+    codec: ImageCodec,
+    image: np.ndarray,
+    mask: np.ndarray,
+    num: int,
+    rule: str | None = None,
+    run: Run = Run(),
+) -> Steps[np.ndarray]:
+    """(num, ...) images, filled in where the mask is white; pixels outside are as they were."""
     if image.shape != codec.shape:
         raise ValueError(f"this model takes images of {_size(codec.shape)}, not of {_size(image.shape)}; bring it to that")
     hole = read_mask(mask, codec.shape[:2])
     rule = own_rule(codec) if rule is None else rule
     given, tokens = given_tokens(codec, image, hole, rule)
 
-    def fill(by: Sampler, tokens: Tensor, **run: Any) -> np.ndarray:
-        pictures = codec.decode(by.run(num, clamp=(given, tokens), **run))
+    def fill(by: Sampler, tokens: Tensor, run: Run) -> Steps[np.ndarray]:
+        pictures = codec.decode((yield Draw(by, num, replace(run, clamp=(given, tokens)))))
         pictures[:, ~hole] = image[~hole]
         return pictures
 
     if rule == "iterative" and num:
-        fast, quietly = fast_pass(sampler), run | {"on_step": None}
+        fast, quietly = fast_pass(sampler), replace(run, on_step=None)
         for _ in range(REFINEMENTS):
-            tokens = codec.encode(fill(fast, tokens, **quietly))
-    return fill(sampler, tokens, **run)
+            tokens = codec.encode((yield from fill(fast, tokens, quietly)))
+    return (yield from fill(sampler, tokens, run))
 
 
 def _size(shape: tuple[int, ...]) -> str:

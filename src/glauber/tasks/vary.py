@@ -5,25 +5,27 @@ import torch.nn.functional as F
 
 from glauber.chain.driver import OnStep, require_room
 from glauber.codec import TextCodec
-from glauber.process.draws import uniform
+from glauber.method import Run
+from glauber.process.draws import Generator, uniform
 from glauber.sampler import Sampler
 from glauber.tasks.infill import beyond
+from glauber.tasks.steps import Draw, Steps
 from glauber.tasks.template import only_end
 
 SWEEPS = 4
 """Of a variation by a model whose own chain is causal, which would noise the end of the row alone."""
 
 
-def vary_text(
+def varying(
     sampler: Sampler,
     codec: TextCodec,
     text: str,
     t: int,
     num: int = 1,
-    generator: torch.Generator | None = None,
+    generator: Generator | None = None,
     on_step: OnStep | None = None,
     progress: bool = False,
-) -> list[str]:
+) -> Steps[list[str]]:
     """`num` variations of a text: it is noised as far as step t of the schedule, and the chain runs back from there.
 
     The sites beyond a text shorter than L are absent; a classifier, which cannot be told, first gives the text a continuation,
@@ -42,10 +44,10 @@ def vary_text(
     padded, away = F.pad(tokens, (0, L - n)), beyond(sampler, n)
     x = padded.repeat(num, 1).to(process.noise.probs.device)
     if n < L and away is None:
-        x = sampler.run(num, clamp=(site < n, padded), generator=generator, progress=progress)
+        x = yield Draw(sampler, num, Run(generator, (site < n, padded), progress=progress))
     alive = uniform(x.shape, generator, x.device) < sampler.schedule.survival(times)
     noise = process.noise
     x = torch.where(alive, x, noise.mask if sampler.plan.options.get("mark_noise") else noise.sample(x.shape, generator))
     rules = [(site < n, only_end(codec))]
-    x = sampler.run(start=(x, t), absent=away, rules=rules, generator=generator, on_step=on_step, progress=progress)
+    x = yield Draw(sampler, None, Run(generator, start=(x, t), absent=away, rules=rules, on_step=on_step, progress=progress))
     return [codec.decode(row[:n]) for row in x.tolist()]
