@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from glauber.objective import binary, dense, marginal
     from glauber.process import Corruption, NoiseLaw, Process, Schedule
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Bound",

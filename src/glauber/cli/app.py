@@ -98,7 +98,7 @@ def unfolded(function: Callable[..., None]) -> Callable[..., None]:
     return flat
 
 
-app = typer.Typer(cls=Commands, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app = typer.Typer(cls=Commands, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
 def _print_version(wanted: bool) -> None:
