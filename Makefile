@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 GPU_PYTHON ?= python3
 
-.PHONY: demo test test-slow test-gpu golden lint clean
+.PHONY: demo test test-slow test-gpu golden lint docs docs-serve clean
 
 demo: $(VENV)/demo.done  ## train on embedded digits, sample, fill gaps in, write pictures to demo/
 	$(BIN)/glauber demo --out demo --force
@@ -24,9 +24,15 @@ test-gpu:  ## what runs on a GPU alone, with a Python that has pytest and a CUDA
 golden: $(VENV)/dev.done  ## write anew what must not change, for a change that is meant to alter it; its commit says why
 	$(BIN)/python tests/golden.py
 
+docs: $(VENV)/docs.done  ## the site, into dist/site; it works from a folder, offline
+	$(BIN)/python website/build.py --out dist/site
+
+docs-serve: docs  ## the site on a port of this machine
+	$(BIN)/python -m http.server --directory dist/site --bind 127.0.0.1 8000
+
 lint: $(VENV)/dev.done  ## style and types
-	$(BIN)/ruff check src tests experiments
-	$(BIN)/ruff format --check src tests experiments
+	$(BIN)/ruff check src tests experiments website
+	$(BIN)/ruff format --check src tests experiments website
 	$(BIN)/mypy
 
 clean:  ## remove the environment and what the demo wrote

@@ -73,7 +73,11 @@ def run_chain(
         absent: (L,) or (rows, L) bool, sites that are no part of the sequence: shown as noise that tells nothing, and never
             drawn. The law of the chain is then that of the other sites. Not for a `StepLaw`, which has no such condition.
         clamp_rule: "exact" gives the network survival 1 there (identity 8); "paper" does not, its zero-shot rule.
-        temperature, top_p, top_k, ban, truncate: see `Truncation`; `truncate` says of which law, "clean" or "mixture".
+        temperature: of the law that a token is drawn from; several hold for equal parts of the chain.
+        top_p: draw from the likeliest tokens with so much of the mass.
+        top_k: draw from so many of the likeliest tokens.
+        ban: tokens that are never drawn.
+        truncate: which law these four change, "clean" or "mixture", see `Truncation`.
         on_step: called as on_step(t, x) with a copy of every state X_t, the start included.
         progress: show a bar, from the third second on.
         _rules: tokens that some sites must not hold, see `chain.banned`.
