@@ -80,9 +80,14 @@ def save(path: Path) -> None:
     plt.close()
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Draw all of them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path, help="a folder for the pictures")
     folder = parser.parse_args().out
     for draw in (noised, orders, survivals):
         draw(folder)
+
+
+if __name__ == "__main__":
+    main()
