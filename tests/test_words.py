@@ -17,7 +17,8 @@ from glauber.recipe import ProcessSpec, Recipe, TrainSpec
 from glauber.saving import KEYS
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+CARDS = (ROOT / "src").rglob("README.md")
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md"), *CARDS])
 
 
 def given_up(section: str) -> list[str]:
@@ -88,7 +89,7 @@ def code_spans(page: str) -> Iterator[str]:
     yield from re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_no_code_in_the_docs_uses_a_word_that_was_given_up(page):
     wrong = []
     for span in code_spans(page.read_text(encoding="utf-8")):

@@ -30,7 +30,7 @@ class Plaid(Transformer):
     def __init__(self, config: TransformerConfig, dimension: int = DIMENSION):
         super().__init__(config)
         if config.causal:
-            raise ValueError("a network over embeddings does not read; set network.causal=false")
+            raise ValueError("a network over embeddings is not causal; set network.causal=false")
         self.embed = nn.Embedding(config.vocab, dimension, _weight=F.normalize(torch.randn(config.vocab, dimension), dim=-1))
         self.entrance = nn.Linear(2 * dimension, config.width)
 

@@ -27,8 +27,8 @@ def train(
     tokens: Tokens,
     spec: TrainSpec,
     method: str = "ggm",
-    progress: bool = False,
     classes: Tokens | None = None,
+    progress: bool = False,
 ) -> Trained:
     """Train on the rows of `tokens` (N, L) and return the weights' running average. `spec.seed` decides all randomness.
 
