@@ -44,10 +44,17 @@ def test_every_raw_file_names_its_command_commit_and_machine_or_what_is_pending(
     unknown = [key for key in KEYS if figures[key] is None]
     assert ("pending" in figures) == bool(unknown), unknown
     assert not unknown or len(figures["pending"].split()) > 4  # words that name what will be measured again
+    assert all((ROOT / script).is_file() for script in re.findall(r"[\w/]+\.py", figures.get("pending", "")))
     for key in set(KEYS) - set(unknown):
         assert figures[key].strip()
     assert not re.search(r"(^|[\s=:,])/", figures["command"] or "")  # a folder of somebody's machine
     assert "changed" not in (figures["commit"] or "")
+
+
+def test_the_output_of_the_tests_on_a_gpu_names_its_command_machine_and_commit():
+    head = (ROOT / "docs" / "results" / "test-gpu.txt").read_text().partition("\n\n")[0].splitlines()
+    assert head[0].startswith("make test-gpu GPU_PYTHON=")
+    assert {"machine", "commit"} <= {line.partition(": ")[0] for line in head[1:]}
 
 
 def test_every_raw_file_is_what_a_page_of_the_docs_rests_on():
