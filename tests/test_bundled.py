@@ -57,6 +57,7 @@ def test_its_card_has_the_hubs_front_matter_and_says_what_default_sampling_does(
     assert default_sampling(model) in text
     assert "By default it samples autoregressively: one sweep" in text
     assert isinstance(model.conditional, CausalConditional)
+    assert (model.process.schedule.sweeps, model.trained.sweeps) == (1, 4)
     said = ModelCard(text).data
     assert (said.license, said.library_name) == ("apache-2.0", "glauber")
 

@@ -112,6 +112,17 @@ def test_a_model_comes_back_from_its_folder_with_the_same_tensors_config_and_sam
     assert sorted(files(tmp_path / "new" / "folder")) == ["config.json", "model.safetensors"]
 
 
+def test_what_is_saved_says_which_schedule_it_was_trained_on_and_which_it_samples_by(tmp_path):
+    trained = Schedule.round_robin(L, 4 * L, "linear", order="left-to-right")
+    before = model(trained=trained)
+    said = json.loads((before.save(tmp_path / "model") / "config.json").read_text())
+    assert said["trained_schedule"] == trained.to_dict() != said["schedule"]
+    after = glauber.load(tmp_path / "model")
+    assert_same(before, after)
+    assert after.trained.to_dict() == trained.to_dict()
+    assert glauber.load(model().save(tmp_path / "other")).trained is None
+
+
 def test_loading_and_saving_again_gives_the_same_bytes(tmp_path):
     model().save(tmp_path / "one")
     glauber.load(tmp_path / "one").save(tmp_path / "two")

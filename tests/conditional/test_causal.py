@@ -849,6 +849,7 @@ def test_a_model_of_both_kinds_reads_in_one_sweep_from_left_to_right(hybrid, dat
     model = glauber.load(hybrid)
     assert (model.method.name, model.network.config.causal) == ("ggm", True)
     process = Process(Schedule.round_robin(16, 16, keep=0.0, order="left-to-right"), model.process.noise)
+    assert (model.trained.sweeps, model.process.schedule.to_dict()) == (4, process.schedule.to_dict())
     by_hand = run_chain(CausalConditional(model.network), process, 3, generator=torch.Generator().manual_seed(5))
     assert torch.equal(model.sample_tokens(3, seed=5), by_hand)  # unless told otherwise, though it was trained on four sweeps
     assert torch.equal(model.sample_tokens(3, seed=5, sweeps=1, order="left-to-right"), by_hand)
