@@ -112,7 +112,9 @@ def test_a_bar_is_no_reason_to_go_step_by_step(monkeypatch):
     assert calls[0] == calls[1] < 40 * L
 
 
-def test_a_runner_knows_what_the_chain_is_about_to_do():
+@pytest.mark.parametrize(("block", "calls"), [(1, 1.875), (2, (1 + 3 / 4 + 7 / 16 + 15 / 64) / 2)])
+def test_a_runner_knows_what_the_chain_is_about_to_do(block, calls):
+    """In a sweep whose visits keep S each site needs a call with probability S, a block of two with 1 - (1 - S)²."""
     seen = []
 
     def runner(conditional, x, calls):
@@ -121,9 +123,9 @@ def test_a_runner_knows_what_the_chain_is_about_to_do():
 
     net = Denoiser(network())
     rule = (torch.ones(L, dtype=torch.bool), torch.arange(V) == 2)
-    process = Process(Schedule.round_robin(L, 4 * L, 0.5), NOISE)
+    process = Process(Schedule.round_robin(L, 4 * L, 0.5, block=block), NOISE)
     run_chain(CallCounter(net), process, ROWS, _rules=[rule], _runner=runner)
-    assert seen == [(net, (ROWS, L), 1.875 * L)]  # Σ of ½^k over four sweeps
+    assert seen == [(net, (ROWS, L), calls * L)]
 
 
 def test_fewer_calls_are_made_when_rows_go_at_their_own_pace():

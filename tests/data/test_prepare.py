@@ -262,6 +262,9 @@ def test_a_long_document_is_split_by_sections_and_ends_where_it_changes_sides(tm
     sections = _texts(shards, "train")
     assert all(section in text for section in [*sections, *_texts(shards, "valid")])
     assert len(sections) > 3
+    for split in ("train", "valid"):  # an end stands behind what it ends
+        tokens, end = stream(shards, split), shards.codec.end
+        assert (tokens[0] == end, tokens[-1] == end) == (False, True)
 
 
 def _texts(shards, split) -> list[str]:
@@ -278,6 +281,12 @@ def test_a_single_short_document_is_validated_on_its_last_rows(tmp_path):
     assert len(shards.rows("valid")) == round(0.05 * (3001 // 16))
     assert stream(shards) + stream(shards, "valid") == packed(shards.codec, [text])[: 3001 // 16 * 16]
     assert shards.counts.sum() == len(stream(shards))
+
+
+def test_the_last_rows_are_a_share_of_all_rows_also_of_those_that_are_written(tmp_path):
+    shards = make(write_txt(tmp_path / "a.txt", [prose(3000)]), tmp_path / "out", valid=0.05, shard_tokens=50 * 16)
+    assert [shard["rows"] for shard in shards.header["splits"]["train"]][:3] == [50, 50, 50]
+    assert len(shards.rows("valid")) == round(0.05 * (3001 // 16)) == 9
 
 
 def test_validation_may_have_its_own_sources(tmp_path):
@@ -504,7 +513,11 @@ def test_a_shard_whose_hash_does_not_match_is_named(finished):
 
 
 @pytest.mark.parametrize(
-    "change", [{"vocab": 9}, {"length": 8}, {"format": "old"}, {"dtype": "uint32"}, {"splits": {}}, {"hash": ""}]
+    "change",
+    [
+        *[{"vocab": 9}, {"length": 8}, {"format": "old"}, {"dtype": "uint32"}, {"splits": {}}, {"hash": ""}, {"codec": None}],
+        *[{"counts": {"file": "counts.npy", "sha256": "0" * 64}}, {"classes": ["a", "b"]}],
+    ],
 )
 def test_a_header_that_was_changed_is_refused(finished, change):
     header = json.loads((finished / "header.json").read_text())

@@ -19,6 +19,7 @@ from glauber.method.mdlm import unmask
 from glauber.method.plaid import EmbeddingDiffusion, diffusion, prior, reconstruction, step
 from glauber.method.plaid_network import Plaid
 from glauber.method.sedd import sigma
+from glauber.method.udlm import uniform_tokens
 from glauber.process.draws import KeyedGenerator
 from glauber.train import TrainSpec, recipe
 from glauber.train.data import Data
@@ -222,6 +223,18 @@ def test_the_last_step_of_euler_is_tweedie_s_and_no_other_is(t):
     assert abs(euler - inner).max() > 1e-6
 
 
+def test_euler_s_step_goes_by_the_rate_of_the_noise_where_it_begins():
+    """σ' by a difference of the paper's σ; a step to y has the weight σ'(t) (t - s) s_y / V."""
+    t, s, h, network, z = 0.6, 0.57, 1e-5, wrong("sedd-uniform"), space("sedd-uniform")
+    low, high = (1e-4 ** (1 - time) * 20**time for time in (t - h, t + h))
+    kept = math.exp(-(1e-4 ** (1 - t) * 20**t - 1e-4))
+    go = (high - low) / (2 * h) * (t - s) / V * network(z, None, torch.full((len(z), L), kept, dtype=torch.float64)).exp()
+    go.scatter_(-1, z[..., None], 0.0)
+    law = go.scatter(-1, z[..., None], 1 - go.sum(-1, keepdim=True))
+    assert law.min() > 0
+    np.testing.assert_allclose(METHODS["sedd-uniform"].law(network, PROCESS, z, t, s, "euler"), law, rtol=1e-6)
+
+
 def test_the_prior_of_uniform_score_entropy_is_what_noise_that_ends_early_leaves(monkeypatch):
     """With the paper's noise it is nearly nothing; here a quarter of the tokens is left."""
     monkeypatch.setattr(sedd, "SIGMA", (1e-4, math.log(4)))
@@ -236,6 +249,13 @@ def test_the_times_of_a_bound_are_one_from_each_of_as_many_equal_parts_as_there_
     integral(lambda x, t: seen.append(t) or t, STATES, V, draws, torch.Generator().manual_seed(0))
     parts = (torch.cat(seen) * draws * len(STATES)).long()
     assert parts.sort().values.tolist() == list(range(draws * len(STATES)))
+
+
+def test_the_times_of_a_bound_lie_anywhere_in_their_parts():
+    """∫ t² dt = 1/3, of which one row's time in the middle would make 1/4. False alarm: one in a million."""
+    generator = torch.Generator().manual_seed(0)
+    found = [integral(lambda x, t: t**2, STATES[:1], V, 1, generator).item() for _ in range(2000)]
+    assert abs(np.mean(found) - 1 / 3) < 5 * np.std(found) / len(found) ** 0.5 < 0.04
 
 
 DIFFUSIONS = [name for name in METHODS if not METHODS[name].plan(PROCESS.schedule, TransformerConfig(V, L)).by_chain]
@@ -304,6 +324,14 @@ def test_a_banned_token_is_never_drawn_whatever_the_sampler_and_the_calls(name, 
     drawn = tokens(ban=best.tolist())
     assert not torch.isin(drawn, best).any()
     assert drawn.max() < 6
+
+
+def test_uniform_tokens_are_all_alike_but_for_those_that_are_banned():
+    """A false alarm in a hundred thousand."""
+    process = Process(Schedule.round_robin(2, 2, keep=0.0), NoiseLaw.uniform(7))
+    counts = uniform_tokens(process, (6000, 2), torch.Generator().manual_seed(0), ban=[5, 2, 3, 2]).flatten().bincount()
+    assert counts[[2, 3, 5]].tolist() == [0, 0, 0]
+    assert chi_square(counts[[0, 1, 4, 6]].numpy(), np.full(4, 1 / 4)) > 1e-5
 
 
 @pytest.mark.parametrize("name", ["mdlm", "sedd"])
@@ -394,6 +422,19 @@ def test_with_few_calls_each_row_is_unmasked_in_a_random_order_of_its_own():
     assert abs(law.sum() - 1) < 1e-9
     assert chi_square(counts, law) > 1e-5
     assert chi_square(counts, one_site_at_a_time(network, list(itertools.permutations(range(L))))) < 1e-5
+
+
+@pytest.mark.parametrize(("calls", "parts"), [(3, [2, 2, 3]), (5, [1, 1, 2, 1, 2]), (7, [1] * 7), (9, [1] * 7)])
+def test_calls_that_do_not_divide_the_sites_share_them_out_as_evenly_as_can_be(calls, parts):
+    """Which is how the bound of few calls cuts them."""
+    process, seen = Process(Schedule.round_robin(7, 7, keep=0.0), NoiseLaw.uniform(V)), []
+
+    def network(z, t, survival, sites):
+        seen.append(sites.shape[1])
+        return torch.zeros(*sites.shape, V)
+
+    assert sample("mdlm", network, process, 4, calls).calls == len(parts)
+    assert seen == parts
 
 
 def test_two_sites_that_are_unmasked_with_one_call_do_not_know_of_each_other():
@@ -515,6 +556,18 @@ def test_plaid_with_a_temperature_draws_from_the_law_of_its_steps_with_the_noise
     counts = found.tokens.flatten().bincount(minlength=2).numpy()
     assert chi_square(counts, plaid_law_after(network, 4, 0.9)) > 1e-5
     assert chi_square(counts, plaid_law_after(network, 4)) < 1e-5
+
+
+def test_several_temperatures_of_plaid_hold_for_equal_parts_of_its_calls(monkeypatch):
+    heats = []
+
+    def watched(z, guess, t, s, temperature):
+        heats.append(temperature)
+        return step(z, guess, t, s, temperature)
+
+    monkeypatch.setattr("glauber.method.plaid.step", watched)
+    steps(EmbeddingDiffusion(dimension=1), exact_plaid(TWO, LINE), ONE_SITE, 2, 6, temperature=[1.2, 1.0, 0.8])
+    assert heats == [1.2, 1.2, 1.0, 1.0, 0.8, 0.8]
 
 
 def test_plaid_draws_every_site_by_its_own_noise():

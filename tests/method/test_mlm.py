@@ -12,8 +12,8 @@ from enumeration import HEAT_BATH, World, random_law, ratio, tv
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
-from glauber import NoiseLaw, Oracle, Process, Schedule, run_chain
-from glauber.method import MaskedLM, gibbs_process
+from glauber import NoiseLaw, Oracle, Process, Schedule, TransformerConfig, run_chain
+from glauber.method import METHODS, MaskedLM, Request, gibbs_process
 
 V, L = 3, 3
 WORLD = World(random_law(V**L, 7, 0.4), np.full(V, 1 / V), [2, 1, 0], [1.0] * L)
@@ -70,6 +70,21 @@ def test_every_step_of_a_gibbs_chain_asks_and_all_sites_are_told_as_clean(sweeps
 
     run_chain(asked, gibbs_process(V, L, sweeps), 5, generator=torch.Generator().manual_seed(0))
     assert seen == [(site, 5, True) for _ in range(sweeps) for site in range(L)]
+
+
+@pytest.mark.parametrize("order", ["right-to-left", [1, 2, 0]])
+def test_gibbs_sampling_with_a_number_of_calls_writes_in_the_order_that_is_asked(order):
+    """As many whole sweeps."""
+    own = gibbs_process(V, L, 1)
+    schedule = METHODS["mlm"].plan(own.schedule, TransformerConfig(V, L), Request(calls=2 * L, order=order)).schedule
+    seen = []
+
+    def asked(x, t, survival, sites):
+        seen.append(int(sites[0, 0]))
+        return ORACLE(x, t, survival, sites)
+
+    run_chain(asked, Process(schedule, own.noise), 2, generator=torch.Generator().manual_seed(0))
+    assert seen == 2 * ([2, 1, 0] if order == "right-to-left" else order)
 
 
 # ---- a model of transformers

@@ -174,6 +174,16 @@ def test_samples_with_a_prompt_are_drawn_from_the_models_law_given_their_beginni
     assert_drawn_from(model.sample(4000, seed=1, prompt=prompt, **options), law_of(model, pattern))
 
 
+def test_who_watches_a_prompt_go_on_is_told_which_sites_are_given():
+    model, told = known(4, CharCodec("ab")), []
+
+    def watch(given, size, stop):
+        told.append((given.tolist(), size, stop))
+
+    run_alone(continuing(model.sampler(gaps=True), model.require_text_codec(), "ab", watch=watch))
+    assert told == [([True, True, False, False], 4, 0)]
+
+
 def test_a_sample_with_a_prompt_may_end_like_any_other():
     model = known(4, CharCodec("ab"), end=3.0)
     texts, tokens = continued(model, "ab", 200, 0)
@@ -208,6 +218,12 @@ def test_a_text_varied_to_step_0_is_itself_and_one_step_changes_one_site(options
     changed = set(model.vary("abba", 1, 200, seed=0, **options))
     # Seen once, the reversal is sure of a token that survives for certain; the heat bath forgets it.
     assert changed == {"abba", "bbba"} or (changed == {"abba"} and "kernel" not in options)
+
+
+def test_a_variation_is_as_long_as_its_text_though_the_model_ends_texts():
+    model = known(4, CharCodec("ab"), end=1.0)
+    assert {len(text) for text in model.vary("ab", 8, 300, seed=0)} == {2}
+    assert min(map(len, model.sample(300, seed=0))) < 4
 
 
 def test_a_variation_weighs_what_stands_there_unless_told_to_forget_it():

@@ -16,7 +16,7 @@ from glauber.cli import main
 from glauber.codec import VQCodec
 from glauber.codec.vq import build_vq
 from glauber.conditional import Transformer, TransformerConfig
-from glauber.tasks.inpaint import REFINEMENTS, RULES, closed, covered, given_tokens, own_rule, placed, read_mask
+from glauber.tasks.inpaint import REFINEMENTS, RULES, closed, covered, fast_pass, given_tokens, own_rule, placed, read_mask
 from glauber.train.vq import VQSettings
 
 EVERY_RULE = pytest.mark.parametrize("rule", RULES)
@@ -142,6 +142,23 @@ def test_turns_fill_in_once_more_given_the_tokens_of_each_filled_image():
     found = it.inpaint(image, hole, num=4, seed=3, mask_rule="iterative")
     assert np.array_equal(np.stack([np.asarray(fill) for fill in found]), last)
     assert it.inpaint(image, hole, num=0, mask_rule="iterative") == []
+
+
+def test_a_fast_pass_differs_from_the_last_one_in_its_schedule_alone():
+    network = Transformer(TransformerConfig(256, 16, width=16, layers=1, heads=1, classes=2))
+    it = Model(network, Process(Schedule.round_robin(16, 32), NoiseLaw.uniform(256)), WideCodec())
+    careful = it.sampler(class_=1, guidance=0.5, precision="bf16", top_p=0.9, mark_noise=True, gaps=True)
+    fast = fast_pass(careful)
+    assert (fast.schedule.sweeps, fast.calls, careful.calls) == (1, 8, 32)
+    assert (fast.plan.class_, fast.plan.guidance, fast.precision) == (1, 0.5, "bf16")
+    assert fast.plan.options == careful.plan.options == {"top_p": 0.9, "mark_noise": True}
+
+
+def test_a_watcher_sees_the_last_fill_and_no_fast_pass():
+    seen = []
+    it = model_of(WideCodec())
+    it.inpaint(photo(8, grey=True), square(), seed=0, mask_rule="iterative", on_step=lambda t, x: seen.append(t))
+    assert seen == list(range(32, -1, -1))
 
 
 def test_a_model_that_has_one_chain_alone_takes_turns_by_it():

@@ -174,7 +174,8 @@ def _law(chain: Chain, check: bool, rows: Tensor, x: Tensor, time: Tensor, sites
 def _calls(process: Process, times: range) -> float:
     """Network calls that a row makes at these times, in the mean."""
     schedule = process.schedule
-    return schedule.signal[times[-1] : times[0] + schedule.block].sum().item() / schedule.block
+    signal = schedule.signal[times[-1] : times[0] + schedule.block].view(-1, schedule.block)
+    return (1 - (1 - signal).prod(1)).sum().item()
 
 
 def _absent(absent: Mask | None, conditional: Conditional | StepLaw, process: Process, rows: int) -> Tensor:
