@@ -268,6 +268,16 @@ def test_rows_read_together_become_what_each_step_by_itself_makes_of_them(option
     assert bool((some[0][:, [0, 4]] == torch.tensor([2, 1])).all())
 
 
+@pytest.mark.parametrize("part", [{"start": (rows(40, 5, 9), 5)}, {"num": 40, "stop": 4}], ids=["from the middle", "stopped"])
+def test_a_part_of_a_causal_chain_is_that_of_one_step_after_the_other(part):
+    net, process = network(5, 9), Process(Schedule.round_robin(9, 9, 0.0, "left-to-right"), NoiseLaw.uniform(5))
+    own_pace, step_by_step = (
+        run_chain(CausalConditional(net), process, generator=torch.Generator().manual_seed(0), on_step=see, **part)
+        for see in (None, lambda t, x: None)
+    )
+    assert torch.equal(own_pace, step_by_step)
+
+
 def test_a_reader_refuses_several_sites_and_rows_that_ask_about_different_ones():
     x = rows(2)
     for sites in ([[0, 1], [0, 1]], [[0], [1]]):
