@@ -12,7 +12,7 @@ import pytest
 
 import glauber
 
-SOURCE = Path(glauber.__file__).parent
+SOURCE, ROOT = Path(glauber.__file__).parent, Path(__file__).parents[1]
 
 OTHERS = [
     *["tqdm", "typer", "safetensors", "huggingface_hub", "tokenizers", "sklearn", "PIL", "matplotlib", "scipy"],
@@ -258,8 +258,10 @@ def compared_names(code: str, names: set[str]) -> list[int]:
     found = []
     for node in ast.walk(ast.parse(code)):
         sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
-        if isinstance(node, ast.Match):
-            sides = [case.pattern.value for case in node.cases if isinstance(case.pattern, ast.MatchValue)]
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("startswith", "endswith", "removeprefix"):
+            sides = node.args
+        if isinstance(node, ast.MatchValue):
+            sides = [node.value]
         values = [
             each for side in sides for each in (side.elts if isinstance(side, ast.Tuple | ast.List | ast.Set) else [side])
         ]
@@ -272,14 +274,20 @@ def test_the_search_for_comparisons_finds_each_kind():
     assert compared_names("if method == 'ggm': pass", {"ggm"}) == [1]
     assert compared_names("x = [m for m in ms if m not in ('ar', 'ggm')]", {"ggm"}) == [1]
     assert compared_names("if 'ggm' in known or f('ggm'): pass", {"ggm"}) == [1]
+    assert compared_names("match m:\n    case 'ggm' | 'ar': pass", {"ggm"}) == [2]
+    assert compared_names("if m.startswith(('ggm', 'ar')): pass", {"ggm"}) == [1]
     assert compared_names("x = find_method('ggm')", {"ggm"}) == []
 
 
-@pytest.mark.parametrize("module", [module for module in modules() if not module.startswith("method/")])
-def test_outside_method_no_code_compares_with_a_method_s_name(module):
+OUTSIDE = sorted([path for path in SOURCE.rglob("*.py") if SOURCE / "method" not in path.parents])
+OUTSIDE += sorted(path for room in ("experiments", "website") for path in (ROOT / room).rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_outside_method_no_code_compares_with_a_method_s_name(path):
     from glauber.method import METHODS
 
-    assert not compared_names((SOURCE / module).read_text(encoding="utf-8"), set(METHODS))
+    assert not compared_names(path.read_text(encoding="utf-8"), set(METHODS))
 
 
 def test_the_network_file_knows_nothing_of_ours():
