@@ -57,6 +57,12 @@ def test_a_character_of_several_tokens_makes_bits_per_character_larger():
     assert score["characters"] == 4
 
 
+def test_where_each_token_is_a_character_both_have_the_same_figures_whatever_the_rows_lengths():
+    score = known(4, AB).score(["abbabb", "a", "bab"], draws=3)  # windows of 4, 2, 1 and 3
+    assert score["bits_per_character"] == pytest.approx(score["bits_per_token"], abs=1e-12)
+    assert score["standard_error_per_character"] == pytest.approx(score["standard_error"], abs=1e-12)
+
+
 def test_tokens_of_a_text_model_score_as_their_text_does():
     model = known(4, AB)
     assert model.score(["abba", "bbab"], draws=3) == model.score(torch.tensor([[0, 1, 1, 0], [1, 1, 0, 1]]), draws=3)
