@@ -123,6 +123,14 @@ def test_what_is_saved_says_which_schedule_it_was_trained_on_and_which_it_sample
     assert glauber.load(model().save(tmp_path / "other")).trained is None
 
 
+def test_weights_that_lie_otherwise_in_memory_are_saved_as_they_are(tmp_path):
+    before = model()
+    weight = before.network.head.weight
+    weight.data = weight.data.T.contiguous().T
+    assert not weight.is_contiguous()
+    assert_same(before, glauber.load(before.save(tmp_path / "model")))
+
+
 def test_loading_and_saving_again_gives_the_same_bytes(tmp_path):
     model().save(tmp_path / "one")
     glauber.load(tmp_path / "one").save(tmp_path / "two")
