@@ -17,7 +17,7 @@ from glauber.storage import BUNDLED
 from glauber.train import RECIPES
 
 TOP = ["demo", "prepare", "train", "sample", "infill", "vary", "score", "evaluate", "codec", "bench", "info"]
-COMMANDS = ["", *TOP, "codec train", "bench train", "bench sample", "bench prepare", "bench table1"]
+COMMANDS = ["", *TOP, "codec train", "bench train", "bench sample", "bench prepare", "bench oracle", "bench table1"]
 FLAGS = Path(__file__).with_name("flags.txt")
 
 

@@ -27,9 +27,10 @@ FILES = {
     "evaluate": ("evaluate", "absent.txt", "--reference", "absent.txt", "--out"),
     "bench train": ("bench", "train", "--out"),
     "bench sample": ("bench", "sample", "--out"),
+    "bench oracle": ("bench", "oracle", "--out"),
     "bench prepare": ("bench", "prepare", "--text", "absent.txt", "--out"),
 }
-ENDLESS = ("demo", "bench train", "bench sample")
+ENDLESS = ("demo", "bench train", "bench sample", "bench oracle")
 """Commands that need nothing else, and so would begin."""
 
 

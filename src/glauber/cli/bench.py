@@ -51,6 +51,28 @@ def bench_prepare(
     _measure(out, force, lambda bench, _: bench.bench_prepare(text, quick))
 
 
+@command(benches, "oracle")
+def bench_oracle(out: Raw = None, quick: Quick = False, force: Force = False) -> None:
+    """Compare samplers with the truth.
+
+    Which are right, and at what cost: all samplers of this package, and some of others, driven by exact conditionals of a small
+    table and of a hidden Markov chain. What they get wrong is then their own doing. A few minutes; --out also gets a picture.
+    """
+    picture = None
+    if out is not None:
+        require_new(out, force)
+        if out.suffix.lower() == ".png":
+            raise ValueError(f"--out is the file of the figures, beside which the picture is drawn; name it {out.stem}.json")
+        picture = out.with_suffix(".png")
+        require_new(picture, force)
+    calm_threads()
+
+    def work(bench: ModuleType, keep: Callable[[dict[str, Any]], None]) -> Any:
+        return bench.bench_oracle(quick, picture)
+
+    _measure(out, force, work)
+
+
 def _measure(out: Path | None, force: bool, work: Callable[[ModuleType, Callable[[dict[str, Any]], None]], Any]) -> None:
     """Do the work, and keep its figures; it may keep some earlier."""
     if out is not None:
