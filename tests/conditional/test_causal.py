@@ -200,7 +200,8 @@ def test_a_reader_goes_on_where_the_beginning_is_the_same_and_starts_anew_where_
     assert ask(later, 5) == [1]  # what stood at the asked site and after it was not read
     assert ask(x, 6) == [7]  # but now it has been
     assert ask(x, 2) == [3]  # back
-    assert ask(x[:2], 3) == [4]  # other rows
+    assert ask(x[1:], 3) == [1]  # without a row
+    assert ask(x.flip(0)[:2], 4) == [5]  # with another one
     assert ask(x.flip(0), 3) == [4]
 
 

@@ -16,7 +16,7 @@ from glauber.chain.counting import CallCounter
 from glauber.chain.engine import Walk, walk
 from glauber.chain.options import ChainOptions
 from glauber.chain.runner import Graph, Runner, eager
-from glauber.chain.step import Chain, Query, uncounted
+from glauber.chain.step import Chain, Query, Rows, uncounted
 from glauber.conditional import CausalConditional, Conditional, StepLaw
 from glauber.process import Mask, Process, Tokens, as_mask
 from glauber.process.draws import Generator, uniform
@@ -56,6 +56,7 @@ def run_chain(
     progress: bool = False,
     _rules: Sequence[Rule] = (),
     _runner: Runner = eager,
+    _rows: Rows | None = None,
 ) -> Tensor:
     """Walk the schedule back from noise to data: (num, L) int64 tokens, on the device of `process`.
 
@@ -82,6 +83,7 @@ def run_chain(
         progress: show a bar, from the third second on.
         _rules: tokens that some sites must not hold, see `chain.banned`.
         _runner: how steps are repeated, see `chain.runner`.
+        _rows: what `on_step` wants to know of each row, and which rows it takes out.
     """
     options = ChainOptions(kernel, clamp_rule, truncate, temperature, top_p, top_k, ban, skip, mark_noise)
     options.require_fit(conditional, process)
@@ -92,7 +94,7 @@ def run_chain(
     x = torch.where(given, tokens, x)
     _check_masks(process, x, t_start)
     away, rules = _absent(absent, conditional, process, len(x)), rules_on(x.device, _rules)
-    chain = Chain(conditional, process, options, given, away, rules)
+    chain = Chain(conditional, process, options, given, away, rules, _rows)
     block = process.schedule.block
     times = range(t_start - block, stop - 1, -block)
 

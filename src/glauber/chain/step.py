@@ -25,6 +25,25 @@ class Query(NamedTuple):
     sites: Tensor  # (R, b)
 
 
+@dataclass
+class Rows:
+    """What can be known of each row of a chain while it runs; and whoever watches it may take rows out."""
+
+    gone: Tensor  # (B,) bool, set from outside: rows that are left as they are from the next step on
+    calls: Tensor  # (B,) int64 the network calls so far
+    called: Tensor  # (B, b) bool, the sites of the last step whose new token is the network's
+
+    @classmethod
+    def of(cls, number: int, block: int, device: torch.device) -> "Rows":
+        """For so many rows, before the first step."""
+        none = torch.zeros(number, dtype=torch.bool, device=device)
+        return cls(none, none.long(), none[:, None].repeat(1, block))
+
+    def part(self, here: slice) -> "Rows":
+        """Of some of the rows; to take one out there takes it out here."""
+        return Rows(self.gone[here], self.calls[here], self.called[here])
+
+
 @dataclass(frozen=True)
 class Chain:
     """What a chain draws from, and the step that it makes."""
@@ -35,11 +54,13 @@ class Chain:
     given: Tensor  # (B, L) clamped sites
     absent: Tensor  # (B, L) sites that are no part of the sequence
     rules: Sequence[Rule] = ()
+    rows: Rows | None = None
 
     @property
     def free(self) -> Tensor:
         """(B, L) the sites that are drawn."""
-        return ~(self.given | self.absent)
+        free = ~(self.given | self.absent)
+        return free if self.rows is None else free & ~self.rows.gone[:, None]
 
     @property
     def may_skip(self) -> bool:
@@ -69,6 +90,9 @@ class Chain:
             query = Query(x[rows], time[rows], self.conditioning(x[rows], survival[rows], rows), query_sites(sites, free)[rows])
             law = self.law_if_called(query, rows, t, S[rows], now[rows], odds[rows])
             new = torch.where(called, new.index_copy(0, rows, categorical(law, draw[rows])), new)
+        if self.rows is not None:
+            self.rows.calls.index_add_(0, rows, torch.ones_like(rows))
+            self.rows.called.copy_(called & free)
         return x.scatter(1, sites, torch.where(free, new, now))
 
     def law_if_called(

@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from glauber.model import Model
 
 
-def open_model(name: str) -> "Model":
-    """A model, on the GPU if there is one."""
+def open_model(name: str, device: str | None = None, precision: str | None = None) -> "Model":
+    """A model, on the GPU if there is one and no other device is named."""
     calm_threads()
     import torch
 
     from glauber.model import load
 
-    model = load(name, "cuda" if torch.cuda.is_available() else "cpu")
+    model = load(name, device or ("cuda" if torch.cuda.is_available() else "cpu"), precision)
     _warn_unfinished(name, model)
     return model
 

@@ -17,6 +17,7 @@ from glauber.cli import (  # noqa: F401  (each adds its commands)
     prepare,
     sample,
     score,
+    serve,
     train,
     vary,
 )

@@ -68,7 +68,7 @@ class CausalConditional:
             raise ValueError("a causal network answers site after site, all rows together; use block 1 and one order")
         slots = F.pad(x[:, :site], (1, 0), value=self.network.begin)
         known = self.seen.shape[1]
-        if self.cache is None or known > site or not torch.equal(self.seen, slots[:, :known]):
+        if self.cache is None or known > site or not self._goes_on(slots[:, :known]):
             self.cache, known = Cache(self.network, len(x)), 0
         if known == 0:
             logits, known = self.network.extend(slots, self.cache), site + 1
@@ -78,15 +78,30 @@ class CausalConditional:
         self.seen = slots
         return logits.double().log_softmax(-1)[:, None]
 
+    def _goes_on(self, slots: Tensor) -> bool:
+        """Whether the cache holds these slots (B, n), if need be without the rows that are no longer there."""
+        if self.cache is None or torch.equal(self.seen, slots):
+            return self.cache is not None
+        if len(slots) >= len(self.seen):
+            return False
+        same = (slots[:, None] == self.seen[None]).all(-1)  # what stands for a row depends on its slots alone
+        if not bool(same.any(1).all()):
+            return False
+        self.cache.keep(same.int().argmax(1))
+        return True
+
     def together(self, rows: int) -> "CausalBatch":
         """For so many rows that are drawn from the first site to the last, none left out."""
         return CausalBatch(self.network, rows)
 
     def rows(self, x: Tensor) -> Tensor:
         """log P(x_j | x_0 .. x_{j-1}) of every token of clean rows, in one pass: (B, L) → (B, L)."""
-        logits = self.network(x, torch.zeros_like(x[:, 0]), torch.ones_like(x, dtype=torch.float64), causal_rows=len(x))
-        found: Tensor = logits.double().log_softmax(-1).gather(-1, x[..., None]).squeeze(-1)
-        return found
+        return self.laws(x).gather(-1, x[..., None]).squeeze(-1)
+
+    def laws(self, x: Tensor) -> Tensor:
+        """log P(· | x_0 .. x_{j-1}) of every site of clean rows, in one pass: (B, L) → (B, L, V)."""
+        logits: Tensor = self.network(x, torch.zeros_like(x[:, 0]), torch.ones_like(x, dtype=torch.float64), causal_rows=len(x))
+        return logits.double().log_softmax(-1)
 
 
 class CausalBatch:

@@ -356,6 +356,10 @@ class Cache:
         dtype = torch.get_autocast_dtype(device) if cast else like.dtype
         self.keys, self.values, self.filled = like.new_zeros(shape, dtype=dtype), like.new_zeros(shape, dtype=dtype), 0
 
+    def keep(self, rows: Tensor) -> None:
+        """Only these rows (R,)."""
+        self.keys, self.values = self.keys[:, rows], self.values[:, rows]
+
     def of(self, block: int, slot: Tensor | None = None) -> Past:
         return Past(self.keys[block], self.values[block], self.filled, slot)
 

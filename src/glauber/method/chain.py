@@ -106,6 +106,7 @@ def sample_chain(method: Method, network: Any, process: Process, plan: SamplingP
         progress=run.progress,
         _rules=run.rules,
         _runner=run.runner,
+        _rows=run.rows,
         **plan.options,
     )
     return Samples(tokens, plan.calls if counted is None else counted.rows / max(1, len(tokens)))

@@ -10,6 +10,7 @@ from torch import Tensor
 from glauber.chain.banned import Rule
 from glauber.chain.clamp import Clamp
 from glauber.chain.runner import Runner, eager
+from glauber.chain.step import Rows
 from glauber.process import Mask, Schedule, Tokens
 from glauber.process.draws import Generator
 
@@ -67,6 +68,8 @@ class Run:
     progress: bool = False
     runner: Runner = eager
     """Of the chain's steps: see `chain.runner`."""
+    rows: Rows | None = None
+    """Of a chain that is watched by `on_step`: what it wants to know of each row, and which rows it takes out."""
 
 
 class Samples(NamedTuple):

@@ -7,7 +7,7 @@ last visit. A longer text is filled through a window of L tokens around each gap
 then counts as given, and gaps that are not are free.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -173,21 +173,25 @@ def windows(n: int, length: int, gaps: Sequence[slice]) -> list[tuple[int, list[
     return [(min(max((gap.start + gap.stop - length) // 2, 0), n - length), [gap]) for gap in gaps]
 
 
-@torch.no_grad()
 def site_probabilities(sampler: Sampler, x: Tensor, text: Tensor, sites: Sequence[int]) -> Tensor:
     """(rows, sites) P(x_site | every other site of the text), one network call for each; text (L,) bool says which are."""
+    found = [law.gather(1, token).squeeze(1) for law, token in site_laws(sampler, x, text, sites)]
+    return torch.cat([torch.zeros(0, dtype=torch.float64), *found]).view(len(x), len(sites))
+
+
+@torch.no_grad()
+def site_laws(sampler: Sampler, x: Tensor, text: Tensor, sites: Sequence[int]) -> Iterator[tuple[Tensor, Tensor]]:
+    """The law (V,) of each of the sites in each row given the others, and the token (1,) there: so many of them at a time."""
     schedule, conditional = sampler.process.schedule, sampler.conditional(both_ways=True)
     knows = conditional.step_law if isinstance(conditional, StepLaw) else conditional
     rank = schedule.order.argsort()  # the step of each site's first visit
     device = schedule.order.device
     every = torch.meshgrid(torch.arange(len(x)), torch.tensor(sites), indexing="ij")
     row, site = (part.flatten().to(device) for part in every)
-    found = []
-    with sampler.evaluating():
-        for part in range(0, len(row), ROWS):
-            r, s = row[part : part + ROWS], site[part : part + ROWS, None]
-            state = x.to(schedule.order.device)[r]
-            clean = text.to(state.device).double().expand(state.shape)
+    for part in range(0, len(row), ROWS):
+        r, s = row[part : part + ROWS], site[part : part + ROWS, None]
+        state = x.to(device)[r]
+        clean = text.to(device).double().expand(state.shape)
+        with sampler.evaluating():
             law = knows(state, rank[s[:, 0]], clean, s).double().softmax(-1)[:, 0]
-            found.append(law.gather(1, state.gather(1, s)).squeeze(1).cpu())
-    return torch.cat([torch.zeros(0, dtype=torch.float64), *found]).view(len(x), len(sites))
+        yield law.cpu(), state.gather(1, s).cpu()

@@ -1,0 +1,53 @@
+"""What `serve` does: it opens the port, loads the models, and ends when it is told to."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from glauber.cli.load import open_model
+from glauber.cli.serve import served_name
+from glauber.storage import find
+
+if TYPE_CHECKING:
+    from glauber.model import Model
+
+
+def run_server(names: Sequence[str], host: str, port: int, key: str | None, device: str | None, precision: str | None) -> None:
+    """Until SIGTERM or Ctrl-C."""
+    try:
+        import fastapi  # noqa: F401
+        import prometheus_client  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise ImportError(f"serve needs {error.name}: pip install 'glauber[serve]'") from error
+    from glauber.sampler import require_precision
+    from glauber.serve.app import Service
+    from glauber.serve.listen import address, allow_connections, bind, make_server, require_access
+
+    access, served = require_access(host, key), _named(names)
+    require_precision(precision)
+    for name in served.values():
+        find(name)
+    allow_connections()
+    service = Service({own: _loading(name, device, precision) for own, name in served.items()})
+    with bind(host, port) as socket:
+        print(f"{', '.join(served)} at {address(socket)} (Ctrl-C ends it)", flush=True)
+        service.start()
+        make_server(service, access).run([socket])
+    if service.failure is not None:
+        raise service.failure
+
+
+def _named(names: Sequence[str]) -> dict[str, str]:
+    """The names that requests use."""
+    served: dict[str, str] = {}
+    for name in names:
+        own = served_name(name)
+        if own in served:
+            raise ValueError(f"two models would be called {own}; rename a folder, or serve them by two servers")
+        served[own] = name
+    return served
+
+
+def _loading(name: str, device: str | None, precision: str | None) -> "Callable[[], Model]":
+    return partial(open_model, name, device, precision)

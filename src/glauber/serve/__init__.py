@@ -1,0 +1,1 @@
+"""Models behind a port: an HTTP server whose requests share chains."""

@@ -1,0 +1,134 @@
+"""Rows of several requests in one chain. Each has its own random numbers, so company changes nothing."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from glauber.chain.banned import Rule
+from glauber.chain.clamp import is_beginning
+from glauber.chain.step import Rows
+from glauber.method import Run
+from glauber.process.draws import RowGenerators
+from glauber.serve.job import Job
+from glauber.tasks.steps import Draw
+
+Deliver = Callable[[Job, Tensor], None]
+
+
+class Abandoned(Exception):
+    """Nobody waits for any row of the chain."""
+
+
+class Member(NamedTuple):
+    """A request and its rows of the chain."""
+
+    job: Job
+    draw: Draw
+    here: slice
+
+
+def rows_of(draw: Draw) -> int:
+    """How many it needs."""
+    return len(draw.run.start[0]) if draw.run.start is not None else draw.num or 0
+
+
+def key_of(draw: Draw) -> tuple[Any, ...] | None:
+    """Draws with the same key may share a chain; None for one that must be alone."""
+    run, plan = draw.run, draw.sampler.plan
+    if not plan.by_chain or not rows_of(draw):
+        return None
+    both_ways = run.clamp is not None and not is_beginning(run.clamp)
+    return id(draw.sampler), both_ways, None if run.start is None else run.start[1], run.clamp is None and plan.whole_rows
+
+
+class SharedChain:
+    """One run of a chain for several requests, each of which gets its rows as soon as they are settled."""
+
+    def __init__(self, jobs: Sequence[Job], deliver: Deliver):
+        self.members: list[Member] = []
+        first = 0
+        for job in jobs:
+            assert job.draw is not None
+            self.members.append(Member(job, job.draw, slice(first, first := first + rows_of(job.draw))))
+        self.number, self.deliver, self.left = first, deliver, set(range(len(jobs)))
+        self.sampler = self.members[0].draw.sampler
+        process = self.sampler.process
+        self.state = Rows.of(first, self.sampler.schedule.block, process.noise.probs.device)
+        self.random = RowGenerators([(part.draw.run.generator, rows_of(part.draw)) for part in self.members])  # type: ignore[misc]
+
+    def run(self) -> None:
+        """Until each member has its rows, or is gone."""
+        for job, _, here in self.members:
+            job.rows = self.state.part(here)
+        try:
+            self.sampler.draw(None if self._start() else self.number, self._merged())
+        except Abandoned:
+            return
+
+    def _merged(self) -> Run:
+        runs = [member.draw.run for member in self.members]
+        return Run(
+            self.random,
+            self._clamp(),
+            self._start(),
+            min(run.stop for run in runs),
+            self._absent(),
+            self._rules(),
+            self._on_step,
+            rows=self.state,
+        )
+
+    def _clamp(self) -> tuple[Tensor, Tensor] | None:
+        if all(member.draw.run.clamp is None for member in self.members):
+            return None
+        shape = (self.number, self.sampler.length)
+        mask, tokens = torch.zeros(shape, dtype=torch.bool), torch.zeros(shape, dtype=torch.int64)
+        for _, draw, here in self.members:
+            if draw.run.clamp is not None:  # a mask and tokens: no task gives a table
+                given, values = draw.run.clamp
+                mask[here], tokens[here] = given, values  # type: ignore[assignment]
+        return mask, tokens
+
+    def _start(self) -> tuple[Tensor, int] | None:
+        starts = [member.draw.run.start for member in self.members]
+        if starts[0] is None:
+            return None
+        return torch.cat([torch.as_tensor(start[0]) for start in starts if start is not None]), starts[0][1]
+
+    def _absent(self) -> Tensor | None:
+        if all(member.draw.run.absent is None for member in self.members):
+            return None
+        away = torch.zeros(self.number, self.sampler.length, dtype=torch.bool)
+        for _, draw, here in self.members:
+            if draw.run.absent is not None:
+                away[here] = draw.run.absent  # type: ignore[assignment]
+        return away
+
+    def _rules(self) -> list[Rule]:
+        """One for each set of barred tokens, which few are."""
+        found: dict[bytes, Rule] = {}
+        for _, draw, here in self.members:
+            for sites, barred in draw.run.rules:
+                none = torch.zeros(self.number, self.sampler.length, dtype=torch.bool)
+                places, _ = found.setdefault(barred.numpy().tobytes(), (none, barred))
+                places[here] |= sites
+        return list(found.values())
+
+    def _on_step(self, t: int, x: Tensor) -> None:
+        for number in sorted(self.left):
+            job, draw, here = self.members[number]
+            if not job.ended and draw.run.on_step is not None:
+                draw.run.on_step(t, x[here])
+            settled = t <= draw.run.stop or bool(self.state.gone[here].all())
+            if not settled and not job.ended:
+                continue
+            self.left.discard(number)
+            self.state.gone[here] = True
+            self.random.parts[number] = (None, rows_of(draw))  # its own generator stands where it would if it were alone
+            job.calls += self.state.calls[here].double().mean().item()
+            if not job.ended:
+                self.deliver(job, x[here].clone())
+        if not self.left:
+            raise Abandoned

@@ -1,0 +1,36 @@
+"""How much one request, and all of them together, may ask for."""
+
+BODY = 4 * 2**20
+"""Bytes of a request."""
+HEADERS = 2**14
+"""Bytes of its head."""
+SLOW = 10.0
+"""Seconds within which a request has to arrive, and each piece of an answer has to be taken."""
+CONNECTIONS = 512
+"""Open at once; beyond that those that wait longest for a request are closed."""
+DEADLINE = 120.0
+"""Seconds from when a request is taken to its answer."""
+PING = 5.0
+"""Seconds without an event after which a stream shows that it is alive."""
+WAITING = 32
+"""Requests that wait for a model; those that share the chain that runs are not counted."""
+ROWS = 64
+"""Of one chain."""
+
+NUM = 16
+"""Results of a request."""
+TEXT = 2**16
+"""Characters."""
+TOKENS = 2**14
+"""Of a row that is given as tokens."""
+SWEEPS = 64
+SITES = 2**14
+"""Of a block, and of an order that is given by its sites."""
+CALLS = 2**14
+"""Network calls: of one sample, and of all rows of a request together."""
+STATES = 1024
+"""Events of a stream."""
+PIXELS = 2**20
+"""Of a picture that is sent."""
+LAW = 10
+"""Tokens of a law that are told."""

@@ -1,0 +1,172 @@
+"""What the requests ask a model for, as steps that share chains: filling, varying, scoring, one site, tokens."""
+
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from glauber.chain.truncation import Truncation
+from glauber.codec import TextCodec
+from glauber.method import Run
+from glauber.model import Model
+from glauber.process.draws import categorical, new_generator, uniform
+from glauber.sampler import Sampler
+from glauber.serve import fields, limits
+from glauber.serve.job import Job, Task
+from glauber.serve.show import TextShow
+from glauber.tasks.infill import filling, site_laws, windows
+from glauber.tasks.score import score_windows, windows_of
+from glauber.tasks.steps import Draw, Steps
+from glauber.tasks.template import Filled, read_template, token_texts
+from glauber.tasks.vary import varying
+
+Answer = dict[str, Any]
+Make = Any
+"""(key, make) → the sampler that the worker keeps under this key."""
+
+
+def require_within(calls: int, most: int = limits.CALLS) -> None:
+    """Refuse what would take more network calls than a request may."""
+    if calls > most:
+        raise ValueError(f"this may take {calls:,} network calls, more than the {most:,} of a request; ask for less")
+
+
+def infill(request: fields.Infill, seed: int, samplers: Make) -> Task:
+    """The text with its gaps filled in, as `glauber infill` does it."""
+
+    def task(job: Job, model: Model) -> Steps[Answer]:
+        began, codec = time.monotonic(), model.require_text_codec()
+        sampler = samplers(request, lambda options: model.sampler(**options, gaps=True))
+        template = read_template(request.text, codec, sampler.length)
+        parts = windows(len(template.tokens), sampler.length, template.gaps)
+        require_within(request.n * sampler.calls * len(parts))
+        show = None
+        if request.stream:
+            about = {"seed": seed, "calls": sampler.calls * len(parts)}
+            show = TextShow(job, sampler.schedule, codec, template.tokens, template.given, request, about)
+        watch = None if show is None else show.windows([start for start, _ in parts])
+        generator = new_generator(seed)
+        filled = yield from filling(sampler, codec, request.text, request.n, generator, request.probabilities, watch)
+        return fills(filled) | _cost(job, began, seed)
+
+    return task
+
+
+def fills(filled: Sequence[Filled]) -> Answer:
+    """The texts, and for each of them its gaps with their tokens."""
+    gaps = [
+        [
+            {"text": gap.text, "tokens": gap.tokens, "pieces": gap.pieces}
+            | ({} if gap.probabilities is None else {"probabilities": gap.probabilities})
+            for gap in each.gaps
+        ]
+        for each in filled
+    ]
+    return {"texts": [each.text for each in filled], "fills": gaps}
+
+
+def vary(request: fields.Vary, seed: int, samplers: Make) -> Task:
+    """Variations of a text, as `glauber vary` makes them."""
+
+    def task(job: Job, model: Model) -> Steps[Answer]:
+        began, codec = time.monotonic(), model.require_text_codec()
+        sampler = samplers(request, lambda options: model.varying(**options))
+        schedule = sampler.schedule
+        t = round(request.strength * len(schedule.times)) * schedule.block
+        require_within(2 * request.n * sampler.calls)
+        show = None
+        if request.stream:
+            tokens = torch.tensor(codec.encode(request.text), dtype=torch.int64)
+            given, about = torch.zeros(len(tokens), dtype=torch.bool), {"seed": seed, "calls": sampler.calls}
+            show = TextShow(job, schedule, codec, tokens, given, request, about).windows([0])
+        on_step = None if show is None else show(None, 0, 0)
+        texts = yield from varying(sampler, codec, request.text, t, request.n, new_generator(seed), on_step)
+        return {"texts": texts, "step": t, "steps": schedule.steps} | _cost(job, began, seed)
+
+    return task
+
+
+def score(request: fields.Score, samplers: Make) -> Task:
+    """Bounds on the negative log-likelihood, as `Model.score` has them."""
+
+    def task(job: Job, model: Model) -> Steps[Answer]:
+        began = time.monotonic()
+        model.require_text_codec()
+        names = [name for name in ("sweeps", "block", "order") if getattr(request, name) is not None]
+        sampler = samplers(request, lambda _: model.sampler(**{name: getattr(request, name) for name in names}))
+        cut = windows_of(request.texts, model.codec, model.process)
+        require_within(len(cut.tokens) * request.draws, 1024)
+        yield turn(sampler)
+        (found,) = score_windows(sampler, cut, (request.kernel,), request.draws, request.seed).values()
+        figures = {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in found.items()}
+        return figures | {"seconds": time.monotonic() - began}
+
+    return task
+
+
+def tokenize(request: fields.Tokenize) -> Task:
+    """Tokens and the text of each."""
+
+    def task(job: Job, model: Model) -> Steps[Answer]:
+        codec = model.require_text_codec()
+        tokens, texts = codec.encode(request.text), token_texts(codec)
+        return {"tokens": tokens, "pieces": [texts[token] for token in tokens], "length": model.process.length}
+        yield  # a generator, which needs no rows
+
+    return task
+
+
+def one_site(request: fields.OneSite, seed: int, samplers: Make) -> Task:
+    """The law of one site given all others, and one draw from it."""
+
+    def task(job: Job, model: Model) -> Steps[Answer]:
+        began = time.monotonic()
+        tokens = _tokens_of(request, model)
+        sampler = samplers(request, lambda _: model.sampler(gaps=True))
+        L, codec = sampler.length, model.text_codec
+        if len(tokens) > L:
+            raise ValueError(f"there are {len(tokens)} tokens, more than this model's {L}; give a piece around the site")
+        if request.site >= len(tokens):
+            raise ValueError(f"site {request.site} is outside the sequence 0..{len(tokens) - 1}")
+        row = model.process.check_tokens([tokens + [0] * (L - len(tokens))])
+        truncation = Truncation(request.temperature, request.top_p or 1.0, request.top_k, request.ban or ())
+        truncation.check_vocab(model.process.vocab)
+        yield turn(sampler)
+        ((law, own),) = site_laws(sampler, row, torch.arange(L) < len(tokens), [request.site])
+        told: Answer = {"law": likeliest(law[0], codec), "token": one_token(int(own[0, 0]), law[0], codec)}
+        if request.redraw:
+            drawn = categorical(truncation(law.log(), 0, 1), uniform((1,), new_generator(seed), law.device))
+            tokens[request.site] = int(drawn[0])
+            told |= {"redrawn": one_token(int(drawn[0]), law[0], codec), "tokens": tokens, "seed": seed}
+            told |= {} if codec is None else {"text": codec.decode(tokens)}
+        return told | {"seconds": time.monotonic() - began}
+
+    return task
+
+
+def _tokens_of(request: fields.OneSite, model: Model) -> list[int]:
+    if (request.text is None) == (request.tokens is None):
+        raise ValueError("give either a text or its tokens")
+    return list(request.tokens) if request.tokens is not None else model.require_text_codec().encode(str(request.text))
+
+
+def turn(sampler: Sampler) -> Draw:
+    """No rows, but the worker's time."""
+    return Draw(sampler, 0, Run())
+
+
+def likeliest(law: torch.Tensor, codec: TextCodec | None, number: int = limits.LAW) -> list[Answer]:
+    """The first tokens of a law (V,)."""
+    return [one_token(token, law, codec) for token in law.topk(min(number, len(law))).indices.tolist()]
+
+
+def one_token(token: int, law: torch.Tensor, codec: TextCodec | None) -> Answer:
+    """With its probability, and its text where it has one."""
+    piece = {} if codec is None else {"piece": token_texts(codec)[token]}
+    return {"token": token, **piece, "probability": law[token].item()}
+
+
+def _cost(job: Job, began: float, seed: int) -> Answer:
+    return {"seed": seed, "calls": job.calls, "seconds": time.monotonic() - began}

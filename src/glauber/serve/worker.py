@@ -1,0 +1,177 @@
+"""The thread in which a model works: requests wait in a bounded queue, and those with the same settings share a chain."""
+
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from glauber.model import Model
+from glauber.sampler import Sampler
+from glauber.serve import limits
+from glauber.serve.company import Abandoned, SharedChain, key_of, rows_of
+from glauber.serve.job import Job, TooLate
+from glauber.serve.metrics import Metrics
+
+SAMPLERS = 64
+"""That are kept: requests share a chain if they share the sampler."""
+
+
+class Busy(Exception):
+    """The queue is full; `seconds` says when to come again."""
+
+    def __init__(self, seconds: int):
+        super().__init__(f"the model has {limits.WAITING} requests waiting; come again in {seconds} s")
+        self.seconds = seconds
+
+
+class Worker(threading.Thread):
+    """Loads a model and works for it, as long as the process lives.
+
+    Args:
+        name: of the model.
+        load: called in this thread.
+    """
+
+    def __init__(self, name: str, load: Callable[[], Model], metrics: Metrics):
+        super().__init__(name=f"model {name}", daemon=True)
+        self.model_name, self.load, self.metrics = name, load, metrics
+        self.model: Model | None = None
+        self.failure: BaseException | None = None
+        self.waiting: deque[Job] = deque()
+        self.running: list[Job] = []
+        self.arrived = threading.Condition()
+        self.samplers: OrderedDict[tuple[Any, ...], Sampler] = OrderedDict()
+        self.pace = 1.0
+        """Seconds that a chain takes, in the mean of the last ones."""
+
+    def queued(self) -> int:
+        """How many requests wait."""
+        return len(self.waiting)
+
+    def submit(self, job: Job) -> None:
+        """To be called in any thread. Refused if too many wait."""
+        with self.arrived:
+            self.waiting = deque(one for one in self.waiting if not one.ended or one.draw is not None)
+            if len(self.waiting) >= limits.WAITING:
+                raise Busy(max(1, round(self.pace * len(self.waiting) / 4)))
+            self.waiting.append(job)
+            self.arrived.notify()
+
+    def run(self) -> None:
+        """Work."""
+        try:
+            self.model = self.load()
+        except BaseException as error:
+            self.failure = error
+            return
+        self.model.network.eval()
+        self.model.network.register_forward_pre_hook(self._leave_if_abandoned)
+        while True:
+            jobs = self._next()
+            began = time.monotonic()
+            self.running = jobs
+            try:
+                self._work(jobs)
+            except Abandoned:
+                pass
+            except BaseException as error:
+                for job in jobs:
+                    self._fail(job, error)
+            for job in jobs:
+                if not job.over and job.ended:
+                    self._fail(job, TooLate())
+            self.running = []
+            self.pace = 0.8 * self.pace + 0.2 * (time.monotonic() - began)
+
+    def sampler(self, key: tuple[Any, ...], make: Callable[[], Sampler]) -> Sampler:
+        """The same one for the same key."""
+        if key not in self.samplers:
+            self.samplers[key] = make()
+            if len(self.samplers) > SAMPLERS:
+                self.samplers.popitem(last=False)
+        self.samplers.move_to_end(key)
+        return self.samplers[key]
+
+    def _next(self) -> list[Job]:
+        """The job that waits longest, and those that can share its chain."""
+        while True:
+            with self.arrived:
+                while not self.waiting:
+                    self.arrived.wait()
+                waiting, self.waiting = list(self.waiting), deque()
+            for job in waiting:
+                self._begin(job)
+            live = [job for job in waiting if not job.over]
+            if not live:
+                continue
+            key, taken, rows = self._key(live[0]), [live[0]], self._rows(live[0])
+            for job in live[1:]:
+                if key is not None and self._key(job) == key and rows + self._rows(job) <= limits.ROWS:
+                    taken.append(job)
+                    rows += self._rows(job)
+            with self.arrived:
+                self.waiting.extendleft(reversed([job for job in live if job not in taken]))
+            return taken
+
+    def _begin(self, job: Job) -> None:
+        """Up to where it needs rows, if it has not begun."""
+        assert self.model is not None
+        if job.ended:
+            self._fail(job, TooLate())
+        elif job.steps is None:
+            try:
+                job.steps = job.task(job, self.model)
+                job.draw = next(job.steps)
+            except StopIteration as done:
+                self._finish(job, done.value)
+            except BaseException as error:
+                self._fail(job, error)
+
+    @staticmethod
+    def _key(job: Job) -> tuple[Any, ...] | None:
+        return None if job.draw is None else key_of(job.draw)
+
+    @staticmethod
+    def _rows(job: Job) -> int:
+        return 0 if job.draw is None else rows_of(job.draw)
+
+    def _work(self, jobs: list[Job]) -> None:
+        draw = jobs[0].draw
+        assert draw is not None
+        self.metrics.rows.labels(self.model_name).observe(sum(map(self._rows, jobs)))
+        if key_of(draw) is not None:
+            SharedChain(jobs, self._deliver).run()
+            return
+        samples = draw.sampler.draw(draw.num, draw.run)
+        jobs[0].calls += samples.calls
+        self._deliver(jobs[0], samples.tokens)
+
+    def _deliver(self, job: Job, tokens: Tensor) -> None:
+        """Its rows; then it is over, or waits for more."""
+        assert job.steps is not None
+        try:
+            job.draw = job.steps.send(tokens)
+        except StopIteration as done:
+            self._finish(job, done.value)
+        except Abandoned:
+            raise
+        except BaseException as error:
+            self._fail(job, error)
+        else:
+            with self.arrived:
+                self.waiting.append(job)
+
+    def _finish(self, job: Job, answer: dict[str, Any]) -> None:
+        self.metrics.calls.labels(self.model_name).inc(job.calls)
+        job.end("done", answer)
+
+    def _fail(self, job: Job, error: BaseException) -> None:
+        job.end("error", TooLate() if job.late else error)
+
+    def _leave_if_abandoned(self, *_: Any) -> None:
+        """Before each call of the network: whether anybody still waits for what it says."""
+        if self.running and all(job.cancelled or job.late for job in self.running):
+            raise Abandoned
