@@ -1,6 +1,5 @@
 """The command `serve`."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -30,8 +29,3 @@ def serve(
     from glauber.cli.serve_run import run_server
 
     run_server(models or BUNDLED.split(" or "), host, port, key, device, precision)
-
-
-def served_name(model: str) -> str:
-    """What requests call it: never a path."""
-    return model if model.count("/") == 1 and not Path(model).exists() else Path(model).resolve().name

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glauber.cli.load import open_model
-from glauber.cli.serve import served_name
 from glauber.storage import find
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def _named(names: Sequence[str]) -> dict[str, str]:
     """The names that requests use."""
     served: dict[str, str] = {}
     for name in names:
-        own = served_name(name)
+        own = _served_name(name)
         if own in served:
             raise ValueError(f"two models would be called {own}; rename a folder, or serve them by two servers")
         served[own] = name
@@ -51,3 +51,8 @@ def _named(names: Sequence[str]) -> dict[str, str]:
 
 def _loading(name: str, device: str | None, precision: str | None) -> "Callable[[], Model]":
     return partial(open_model, name, device, precision)
+
+
+def _served_name(model: str) -> str:
+    """What requests call it: never a path."""
+    return model if model.count("/") == 1 and not Path(model).exists() else Path(model).resolve().name

@@ -4,13 +4,12 @@ from typing import Any
 
 from glauber.codec import is_image_codec
 from glauber.model import Model
-from glauber.serve.worker import Worker
 
 
-def about(worker: Worker, created: int) -> dict[str, Any]:
+def about(name: str, model: Model | None, created: int) -> dict[str, Any]:
     """In the form of OpenAI's, and more."""
-    told = {"id": worker.model_name, "object": "model", "created": created, "owned_by": "glauber"}
-    return told | ({"ready": False} if worker.model is None else {"ready": True, **facts(worker.model)})
+    told = {"id": name, "object": "model", "created": created, "owned_by": "glauber"}
+    return told | ({"ready": False} if model is None else {"ready": True, **facts(model)})
 
 
 def facts(model: Model) -> dict[str, Any]:

@@ -58,6 +58,10 @@ class Service:
         """Of a model that could not be loaded."""
         return next((worker.failure for worker in self.workers.values() if worker.failure is not None), None)
 
+    def about(self, name: str) -> dict[str, Any]:
+        """For /v1/models."""
+        return about(name, self.workers[name].model, self.began)
+
     def job(self, name: str, make: Callable[[tasks.Make], Task]) -> Job:
         """A request on its way to the model of this name."""
         worker = self.workers.get(name)
@@ -103,13 +107,13 @@ def _add_facts(app: FastAPI, service: Service) -> None:
 
     @app.get("/v1/models", summary="The models and what they can do")
     async def models() -> dict[str, Any]:
-        return {"object": "list", "data": [about(worker, service.began) for worker in service.workers.values()]}
+        return {"object": "list", "data": [service.about(name) for name in service.workers]}
 
     @app.get("/v1/models/{name:path}", summary="One model")
     async def model(name: str) -> dict[str, Any]:
         if name not in service.workers:
             raise Refused(404, "not_found_error", "there is no model of this name; /v1/models lists those that are served")
-        return about(service.workers[name], service.began)
+        return service.about(name)
 
 
 def _add_tasks(app: FastAPI, service: Service) -> None:

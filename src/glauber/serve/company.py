@@ -1,17 +1,17 @@
 """Rows of several requests in one chain. Each has its own random numbers, so company changes nothing."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from glauber.chain.banned import Rule
-from glauber.chain.clamp import is_beginning
 from glauber.chain.step import Rows
 from glauber.method import Run
 from glauber.process.draws import RowGenerators
-from glauber.serve.job import Job
+from glauber.serve import limits
+from glauber.serve.job import Job, rows_of
 from glauber.tasks.steps import Draw
 
 Deliver = Callable[[Job, Tensor], None]
@@ -29,18 +29,16 @@ class Member(NamedTuple):
     here: slice
 
 
-def rows_of(draw: Draw) -> int:
-    """How many it needs."""
-    return len(draw.run.start[0]) if draw.run.start is not None else draw.num or 0
-
-
-def key_of(draw: Draw) -> tuple[Any, ...] | None:
-    """Draws with the same key may share a chain; None for one that must be alone."""
-    run, plan = draw.run, draw.sampler.plan
-    if not plan.by_chain or not rows_of(draw):
-        return None
-    both_ways = run.clamp is not None and not is_beginning(run.clamp)
-    return id(draw.sampler), both_ways, None if run.start is None else run.start[1], run.clamp is None and plan.whole_rows
+def together(jobs: Sequence[Job]) -> list[Job]:
+    """The first, and those of the others that can share its chain."""
+    taken, rows = [jobs[0]], 0 if jobs[0].draw is None else rows_of(jobs[0].draw)
+    for job in jobs[1:]:
+        if job.key is not None and job.key == jobs[0].key and job.draw is not None:
+            rows += rows_of(job.draw)
+            if rows > limits.ROWS:
+                break
+            taken.append(job)
+    return taken
 
 
 class SharedChain:

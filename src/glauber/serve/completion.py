@@ -3,7 +3,7 @@
 import secrets
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -18,10 +18,11 @@ from glauber.process.draws import new_generator
 from glauber.sampler import Sampler
 from glauber.serve import fields
 from glauber.serve.job import Job, Task
-from glauber.serve.tasks import Answer, Make, require_within
+from glauber.serve.tasks import Answer, Make, cost, require_within
+from glauber.serve.writer import Piece, Writer
 from glauber.tasks.infill import beyond, filling, site_laws, windows
 from glauber.tasks.steps import Draw, Steps
-from glauber.tasks.template import CONTEXT, added_text, begin_with_space, read_template, template_of, token_texts
+from glauber.tasks.template import begin_with_space, read_template, template_of, token_texts
 
 LEAST = -1000.0
 """Of a logarithm, which JSON has no infinity for."""
@@ -53,14 +54,6 @@ def chain_options(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name not in ("temperature", "top_p")} | {"top_k": 1}
 
 
-class Piece(NamedTuple):
-    """One completion."""
-
-    text: str
-    tokens: list[int]
-    reason: str
-
-
 def _between(request: fields.Completion, seed: int, samplers: Make) -> Task:
     def task(job: Job, model: Model) -> Steps[Answer]:
         began, codec = time.monotonic(), model.require_text_codec()
@@ -83,7 +76,7 @@ def _between(request: fields.Completion, seed: int, samplers: Make) -> Task:
         if len(part) < len(template.tokens):
             unseen = len(template.tokens) - len(part)
             note = f"the model has {L} tokens and saw those around the gap; {unseen} of the text it did not see"
-        return _answer(request, codec, pieces, laws, given, note, _cost(job, began, seed))
+        return _answer(request, codec, pieces, laws, given, note, cost(job, began, seed))
 
     return task
 
@@ -122,82 +115,9 @@ def _onward(request: fields.Completion, stops: Sequence[str], seed: int, sampler
         laws = None
         if request.logprobs is not None:
             laws = _laws(sampler, rows, torch.arange(L) < n + more, range(n, n + max(len(piece.tokens) for piece in pieces)))
-        return _answer(request, codec, pieces, laws, len(prompt), note, _cost(job, began, seed))
+        return _answer(request, codec, pieces, laws, len(prompt), note, cost(job, began, seed))
 
     return task
-
-
-class Writer:
-    """Follows rows that are written from left to right: which have ended, and what they say so far."""
-
-    def __init__(
-        self,
-        job: Job,
-        sampler: Sampler,
-        codec: TextCodec,
-        prompt: Tensor,
-        request: fields.Completion,
-        stops: Sequence[str],
-        held: bool,
-    ):
-        self.job, self.codec, self.stops, self.held = job, codec, stops, held
-        self.onward, self.length, self.most = sampler.schedule.causal, sampler.length, request.max_tokens
-        self.prompt, self.context = prompt.tolist(), prompt.tolist()[-CONTEXT:]
-        self.before = codec.decode(self.context)
-        self.stream = request.stream
-        self.said = [""] * request.n
-        self.ended: list[Piece | None] = [None] * request.n
-
-    def on_step(self, t: int, x: Tensor) -> None:
-        """Tell what is new, and take out the rows that have ended."""
-        known = min(self.length - t - len(self.prompt), self.most)
-        if not self.onward or known < 1:
-            return
-        first = len(self.prompt)
-        for row, ids in enumerate(x[:, first : first + known].tolist()):
-            if self.ended[row] is not None or not (self.stream or self.stops or ids[-1] == self.codec.end):
-                continue
-            piece = self.piece(ids)
-            if piece.reason == "stop":
-                self.ended[row] = piece
-                if self.job.rows is not None:
-                    self.job.rows.gone[row] = True
-            if self.stream and piece.reason != "stop" and known < self.most:
-                self._tell(row, self._sure(piece.text))
-
-    def pieces(self, rows: Tensor) -> list[Piece]:
-        """What each row (L,) says after the prompt."""
-        first = len(self.prompt)
-        written = zip(self.ended, rows[:, first : first + self.most].tolist(), strict=True)
-        return [self.piece(ids) if ended is None else ended for ended, ids in written]
-
-    def piece(self, ids: list[int]) -> Piece:
-        """Up to the end of the text, or to the first of the texts at which it stops."""
-        reason, whole = "length", len(ids)
-        if self.codec.end in ids:
-            reason, whole = "stop", ids.index(self.codec.end)
-        ids = ids[:whole]
-        text = self._text(ids)
-        found = [place for stop in self.stops if (place := text.find(stop)) >= 0]
-        if found:
-            reason, text = "stop", text[: min(found)]
-            ids = ids[: next(k for k in range(len(ids) + 1) if len(self._text(ids[:k])) >= len(text))]
-        return Piece(text, ids, reason)
-
-    def _text(self, ids: list[int]) -> str:
-        text = added_text(self.codec.decode([*self.context, *ids]), self.before, self.codec, ids)
-        return text.removeprefix(" ") if self.held else text
-
-    def _sure(self, text: str) -> str:
-        """Without what may yet become another character, or one of the texts at which it stops."""
-        text = text.rstrip("\ufffd")
-        held = max((k for stop in self.stops for k in range(1, len(stop)) if text.endswith(stop[:k])), default=0)
-        return text[: len(text) - held]
-
-    def _tell(self, row: int, text: str) -> None:
-        if len(text) > len(self.said[row]) and text.startswith(self.said[row]):
-            self.job.tell("text", (row, text[len(self.said[row]) :]))
-            self.said[row] = text
 
 
 def _laws(sampler: Sampler, rows: Tensor, text: Tensor, sites: range) -> list[Tensor]:
@@ -223,7 +143,7 @@ def _answer(
     laws: list[Tensor] | None,
     prompt: int,
     note: str | None,
-    cost: Answer,
+    spent: Answer,
 ) -> Answer:
     written = sum(len(piece.tokens) for piece in pieces)
     choices = [
@@ -238,7 +158,7 @@ def _answer(
     return {
         "choices": choices,
         "usage": {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written},
-        "glauber": cost | ({} if note is None else {"note": note}),
+        "glauber": spent | ({} if note is None else {"note": note}),
     }
 
 
@@ -255,10 +175,6 @@ def _logprobs(request: fields.Completion, codec: TextCodec, piece: Piece, laws: 
         found["text_offset"].append(place)
         place += len(texts[token])
     return found
-
-
-def _cost(job: Job, began: float, seed: int) -> Answer:
-    return {"seed": seed, "calls": job.calls, "seconds": time.monotonic() - began}
 
 
 def new_id() -> str:

@@ -169,7 +169,7 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 
 class Answer:
-    """What is sent, with our headers; who does not take it in time is left alone."""
+    """What is sent, with our headers."""
 
     def __init__(self, send: Send, path: str):
         self.send, self.path, self.status = send, path, 0
@@ -181,8 +181,7 @@ class Answer:
             more = HEADERS | ({"cache-control": "no-store"} if self.path.startswith(CLOSED) else {})
             added = [(name.encode(), value.encode()) for name, value in more.items() if name.encode() not in own]
             message = {**message, "headers": [*message.get("headers", []), *added]}
-        async with asyncio.timeout(limits.SLOW):
-            await self.send(message)
+        await self.send(message)
 
     async def refuse(self, refused: Refused) -> None:
         """In one sentence."""

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from glauber.chain.clamp import is_beginning
 from glauber.chain.step import Rows
 from glauber.model import Model
-from glauber.serve.limits import DEADLINE
+from glauber.serve import limits
 from glauber.tasks.steps import Draw, Steps
-
-QUEUED, RUNNING, DONE = "queued", "running", "done"
 
 
 class Event(NamedTuple):
@@ -25,6 +24,20 @@ class TooLate(Exception):
     """The deadline has passed."""
 
 
+def rows_of(draw: Draw) -> int:
+    """How many it needs."""
+    return len(draw.run.start[0]) if draw.run.start is not None else draw.num or 0
+
+
+def key_of(draw: Draw) -> tuple[Any, ...] | None:
+    """Draws with the same key may share a chain; None for one that must be alone."""
+    run, plan = draw.run, draw.sampler.plan
+    if not plan.by_chain or not rows_of(draw):
+        return None
+    both_ways = run.clamp is not None and not is_beginning(run.clamp)
+    return id(draw.sampler), both_ways, None if run.start is None else run.start[1], run.clamp is None and plan.whole_rows
+
+
 Task = Callable[["Job", Model], Steps[dict[str, Any]]]
 """Made by the worker, in its own thread."""
 
@@ -35,25 +48,36 @@ class Job:
 
     task: Task
     loop: asyncio.AbstractEventLoop
-    deadline: float = field(default_factory=lambda: time.monotonic() + DEADLINE)
+    deadline: float = field(default_factory=lambda: time.monotonic() + limits.DEADLINE)
     events: "asyncio.Queue[Event]" = field(default_factory=asyncio.Queue)
     cancelled: bool = False
     over: bool = False
     steps: Steps[dict[str, Any]] | None = None
     draw: Draw | None = None
     """What it waits for."""
+    key: tuple[Any, ...] | None = None
+    """Jobs with the same one may share a chain; None for one that must be alone."""
     rows: Rows | None = None
     """Of the chain that draws for it."""
     calls: float = 0.0
     """Network calls of a row, in the mean."""
+
+    def needs(self, draw: Draw) -> None:
+        """It goes on when it has these rows."""
+        self.draw, self.key = draw, key_of(draw)
 
     def cancel(self) -> None:
         """Nobody waits any more; the worker sees it at the next step."""
         self.cancelled = True
 
     @property
+    def left(self) -> float:
+        """Seconds until the deadline."""
+        return max(0.0, self.deadline - time.monotonic())
+
+    @property
     def late(self) -> bool:
-        return time.monotonic() > self.deadline
+        return not self.left
 
     @property
     def ended(self) -> bool:

@@ -24,6 +24,8 @@ class Protocol(H11Protocol):
 
     idle: ClassVar["OrderedDict[Protocol, asyncio.TimerHandle]"] = OrderedDict()
 
+    slow: asyncio.TimerHandle | None = None
+
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._wait()
@@ -34,6 +36,7 @@ class Protocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        self._resume()
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
@@ -45,6 +48,20 @@ class Protocol(H11Protocol):
         super().on_response_complete()
         if not self.transport.is_closing():
             self._wait()
+
+    def pause_writing(self) -> None:
+        """Who does not take an answer is left alone after a while."""
+        super().pause_writing()
+        self.slow = self.loop.call_later(limits.SLOW, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._resume()
+        super().resume_writing()
+
+    def _resume(self) -> None:
+        if self.slow is not None:
+            self.slow.cancel()
+            self.slow = None
 
     def _wait(self) -> None:
         self._stop_waiting()
@@ -112,6 +129,7 @@ def make_server(service: Service, access: Access) -> Server:
         make_app(service, access),
         http=Protocol,
         ws="none",
+        lifespan="off",
         loop="asyncio",
         log_level="warning",
         access_log=False,

@@ -18,7 +18,7 @@ from glauber.process.draws import new_generator
 from glauber.serve import fields, limits
 from glauber.serve.job import Job, Task
 from glauber.serve.show import every_of
-from glauber.serve.tasks import Answer, Make, require_within
+from glauber.serve.tasks import Answer, Make, cost, require_within
 from glauber.tasks.inpaint import REFINEMENTS, inpainting
 from glauber.tasks.steps import Draw, Steps
 
@@ -128,4 +128,4 @@ def inpaint(request: fields.Inpaint, seed: int, samplers: Make) -> Task:
 
 def _images(model: Model, pictures: np.ndarray, job: Job, began: float, seed: int) -> Answer:
     images = [as_png(image) for image in as_pictures(pictures)]
-    return {"images": images, "seed": seed, "calls": job.calls, "seconds": time.monotonic() - began}
+    return {"images": images} | cost(job, began, seed)

@@ -9,9 +9,9 @@ from typing import Any
 from fastapi import Request
 from fastapi.responses import Response, StreamingResponse
 
+from glauber.serve import limits
 from glauber.serve.gate import Refused, error_body
 from glauber.serve.job import Event, Job, TooLate
-from glauber.serve.limits import DEADLINE, PING
 from glauber.serve.metrics import Metrics
 
 Render = Callable[[Event], Iterable[str]]
@@ -21,7 +21,7 @@ Render = Callable[[Event], Iterable[str]]
 def refusal_of(error: BaseException) -> Refused:
     """What an answer says of it: of a user's mistake what it is, of ours no more than that it is ours."""
     if isinstance(error, TooLate):
-        return Refused(504, "timeout", f"this took longer than {DEADLINE:.0f} s; ask for less, or come again")
+        return Refused(504, "timeout", f"this took longer than {limits.DEADLINE:.0f} s; ask for less, or come again")
     if isinstance(error, ValueError):
         return Refused(400, "invalid_request_error", str(error))
     return Refused(500, "server_error", "the server has failed; its log says more")
@@ -32,7 +32,9 @@ async def whole(job: Job, request: Request, metrics: Metrics) -> dict[str, Any]:
     answered = asyncio.ensure_future(_last(job))
     gone = asyncio.ensure_future(_hung_up(request))
     try:
-        await asyncio.wait({answered, gone}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({answered, gone}, timeout=job.left, return_when=asyncio.FIRST_COMPLETED)
+        if not answered.done() and not gone.done():
+            raise TooLate
         if not answered.done():
             metrics.hung_up.inc()
             raise Refused(499, "hung_up", "the client went away")
@@ -61,10 +63,7 @@ async def _hung_up(request: Request) -> None:
 async def streamed(job: Job, render: Render, metrics: Metrics) -> Response:
     """Events as they come. What goes wrong before the first one is an answer of its own."""
     try:
-        async with asyncio.timeout(PING):
-            first: Event | None = await job.events.get()
-    except TimeoutError:
-        first = None
+        first = await _next(job)
     except BaseException:
         job.cancel()
         raise
@@ -93,11 +92,12 @@ async def _events(job: Job, first: Event | None, render: Render, metrics: Metric
 
 
 async def _next(job: Job) -> Event | None:
+    """None for a ping."""
     try:
-        async with asyncio.timeout(PING):
+        async with asyncio.timeout(min(limits.PING, job.left)):
             return await job.events.get()
     except TimeoutError:
-        return None
+        return Event("error", TooLate()) if job.late else None
 
 
 def named(event: Event) -> Iterable[str]:

@@ -49,7 +49,7 @@ def infill(request: fields.Infill, seed: int, samplers: Make) -> Task:
         watch = None if show is None else show.windows([start for start, _ in parts])
         generator = new_generator(seed)
         filled = yield from filling(sampler, codec, request.text, request.n, generator, request.probabilities, watch)
-        return fills(filled) | _cost(job, began, seed)
+        return fills(filled) | cost(job, began, seed)
 
     return task
 
@@ -83,7 +83,7 @@ def vary(request: fields.Vary, seed: int, samplers: Make) -> Task:
             show = TextShow(job, schedule, codec, tokens, given, request, about).windows([0])
         on_step = None if show is None else show(None, 0, 0)
         texts = yield from varying(sampler, codec, request.text, t, request.n, new_generator(seed), on_step)
-        return {"texts": texts, "step": t, "steps": schedule.steps} | _cost(job, began, seed)
+        return {"texts": texts, "step": t, "steps": schedule.steps} | cost(job, began, seed)
 
     return task
 
@@ -168,5 +168,6 @@ def one_token(token: int, law: torch.Tensor, codec: TextCodec | None) -> Answer:
     return {"token": token, **piece, "probability": law[token].item()}
 
 
-def _cost(job: Job, began: float, seed: int) -> Answer:
+def cost(job: Job, began: float, seed: int) -> Answer:
+    """What an answer took."""
     return {"seed": seed, "calls": job.calls, "seconds": time.monotonic() - began}

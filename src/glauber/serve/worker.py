@@ -6,14 +6,17 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from glauber.codec import as_pictures, is_image_codec
 from glauber.model import Model
 from glauber.sampler import Sampler
 from glauber.serve import limits
-from glauber.serve.company import Abandoned, SharedChain, key_of, rows_of
-from glauber.serve.job import Job, TooLate
+from glauber.serve.company import Abandoned, SharedChain, together
+from glauber.serve.job import Job, TooLate, rows_of
 from glauber.serve.metrics import Metrics
+from glauber.tasks.template import token_texts
 
 SAMPLERS = 64
 """That are kept: requests share a chain if they share the sampler."""
@@ -54,8 +57,7 @@ class Worker(threading.Thread):
     def submit(self, job: Job) -> None:
         """To be called in any thread. Refused if too many wait."""
         with self.arrived:
-            self.waiting = deque(one for one in self.waiting if not one.ended or one.draw is not None)
-            if len(self.waiting) >= limits.WAITING:
+            if sum(not one.cancelled for one in self.waiting) >= limits.WAITING:
                 raise Busy(max(1, round(self.pace * len(self.waiting) / 4)))
             self.waiting.append(job)
             self.arrived.notify()
@@ -63,11 +65,10 @@ class Worker(threading.Thread):
     def run(self) -> None:
         """Work."""
         try:
-            self.model = self.load()
+            self.model = warm(self.load())
         except BaseException as error:
             self.failure = error
             return
-        self.model.network.eval()
         self.model.network.register_forward_pre_hook(self._leave_if_abandoned)
         while True:
             jobs = self._next()
@@ -107,11 +108,7 @@ class Worker(threading.Thread):
             live = [job for job in waiting if not job.over]
             if not live:
                 continue
-            key, taken, rows = self._key(live[0]), [live[0]], self._rows(live[0])
-            for job in live[1:]:
-                if key is not None and self._key(job) == key and rows + self._rows(job) <= limits.ROWS:
-                    taken.append(job)
-                    rows += self._rows(job)
+            taken = together(live)
             with self.arrived:
                 self.waiting.extendleft(reversed([job for job in live if job not in taken]))
             return taken
@@ -124,36 +121,30 @@ class Worker(threading.Thread):
         elif job.steps is None:
             try:
                 job.steps = job.task(job, self.model)
-                job.draw = next(job.steps)
+                job.needs(next(job.steps))
             except StopIteration as done:
                 self._finish(job, done.value)
             except BaseException as error:
                 self._fail(job, error)
 
-    @staticmethod
-    def _key(job: Job) -> tuple[Any, ...] | None:
-        return None if job.draw is None else key_of(job.draw)
-
-    @staticmethod
-    def _rows(job: Job) -> int:
-        return 0 if job.draw is None else rows_of(job.draw)
-
     def _work(self, jobs: list[Job]) -> None:
         draw = jobs[0].draw
         assert draw is not None
-        self.metrics.rows.labels(self.model_name).observe(sum(map(self._rows, jobs)))
-        if key_of(draw) is not None:
+        self.metrics.rows.labels(self.model_name).observe(sum(rows_of(job.draw) for job in jobs if job.draw is not None))
+        if jobs[0].key is not None:
             SharedChain(jobs, self._deliver).run()
-            return
-        samples = draw.sampler.draw(draw.num, draw.run)
-        jobs[0].calls += samples.calls
-        self._deliver(jobs[0], samples.tokens)
+        elif draw.num == 0:
+            self._deliver(jobs[0], torch.zeros(0, draw.sampler.length, dtype=torch.int64))
+        else:
+            samples = draw.sampler.draw(draw.num, draw.run)
+            jobs[0].calls += samples.calls
+            self._deliver(jobs[0], samples.tokens)
 
     def _deliver(self, job: Job, tokens: Tensor) -> None:
         """Its rows; then it is over, or waits for more."""
         assert job.steps is not None
         try:
-            job.draw = job.steps.send(tokens)
+            job.needs(job.steps.send(tokens))
         except StopIteration as done:
             self._finish(job, done.value)
         except Abandoned:
@@ -175,3 +166,13 @@ class Worker(threading.Thread):
         """Before each call of the network: whether anybody still waits for what it says."""
         if self.running and all(job.cancelled or job.late for job in self.running):
             raise Abandoned
+
+
+def warm(model: Model) -> Model:
+    """The same after its first use, which takes longest; what is missing for it is said at the start."""
+    model.network.eval()
+    if is_image_codec(model.codec):
+        as_pictures(model.codec.decode(torch.zeros(1, model.process.length, dtype=torch.int64)))
+    elif model.text_codec is not None:
+        token_texts(model.text_codec)
+    return model
