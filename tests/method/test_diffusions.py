@@ -243,6 +243,18 @@ def test_the_prior_of_uniform_score_entropy_is_what_noise_that_ends_early_leaves
     assert METHODS["sedd-uniform"].prior(PROCESS) == pytest.approx((q * np.log(q * V)).sum(), rel=1e-9)
 
 
+def test_a_bound_has_the_prior_of_every_site(monkeypatch):
+    """Which is nearly nothing with the paper's noise, so that only a made-up one is seen."""
+    method = METHODS["sedd-uniform"]
+
+    def nats(prior):
+        monkeypatch.setattr(method, "prior", lambda process: prior)
+        how = BoundOptions(draws=1, generator=torch.Generator().manual_seed(0))
+        return method.bounds(EXACT["sedd-uniform"], PROCESS, STATES, how).nats["sedd-uniform"]
+
+    np.testing.assert_allclose(nats(0.5) - nats(0.0), 0.5 * L, rtol=1e-9)
+
+
 @pytest.mark.parametrize("draws", [1, 3])
 def test_the_times_of_a_bound_are_one_from_each_of_as_many_equal_parts_as_there_are_terms(draws):
     seen = []

@@ -17,7 +17,7 @@ from glauber.cli.view import View, wrap
 from glauber.codec import ByteCodec, CharCodec, TextCodec, TokenizerCodec, text_codec
 from glauber.method.ggm import GGM
 from glauber.process.draws import new_generator
-from glauber.tasks.infill import continuing, filling, windows
+from glauber.tasks.infill import beyond, continuing, filling, windows
 from glauber.tasks.steps import run_alone
 from glauber.tasks.template import Filled, read_template, split_gaps
 
@@ -182,6 +182,11 @@ def test_who_watches_a_prompt_go_on_is_told_which_sites_are_given():
 
     run_alone(continuing(model.sampler(gaps=True), model.require_text_codec(), "ab", watch=watch))
     assert told == [([True, True, False, False], 4, 0)]
+
+
+def test_the_sites_beyond_a_text_and_no_others_are_absent():
+    sampler = known(4, CharCodec("ab")).sampler(gaps=True)
+    assert [beyond(sampler, size).tolist() for size in (3, 4)] == [[False, False, False, True], [False] * 4]
 
 
 def test_a_sample_with_a_prompt_may_end_like_any_other():
