@@ -151,7 +151,7 @@ def bounded(bound):
     ids=["remdm", "maskgit", "entropy-bounded", "gibbs-corrected"],
 )
 def test_a_sampler_of_others_has_the_law_of_its_kernel(draw, law):
-    rows = draw(SPACE, 40_000, torch.Generator().manual_seed(2)).x
+    rows = draw(SPACE, 40_000, torch.Generator().manual_seed(2)).tokens
     assert chi_square(np.bincount(index(rows.numpy(), V), minlength=V**L), law()) > 1e-3
 
 

@@ -8,8 +8,7 @@ from glauber.objective.dense import answers_loss
 from glauber.process import Process, Tokens, as_tokens
 from glauber.process.draws import Generator, uniform
 
-MASKED = 0.15
-"""Share of the sites that are masked, BERT's."""
+MASKED = 0.15  # share of the sites that are masked, BERT's
 
 
 def masked(

@@ -52,7 +52,7 @@ def measured(space: Space, rows: int) -> dict[str, Any]:
     found = []
     for each in watched(todo, True, len(todo), space.name, "setting", leave=False):
         drawn = each.draw(space, rows, generator)
-        distance = space.distance(drawn.x)
+        distance = space.distance(drawn.tokens)
         said = {"family": each.family, "sampler": each.name, "setting": each.said, "exact": each.exact}
         found.append({**said, "calls": drawn.calls, "distance": distance, "told_apart": distance > limit})
     return {"law": space.name, "rows": rows, "chance": mean(chance), "chance_sd": stdev(chance), "found": found}

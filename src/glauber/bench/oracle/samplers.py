@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,15 +10,8 @@ from torch import Tensor
 from glauber.bench.oracle.spaces import Space
 from glauber.chain import CallCounter, run_chain
 from glauber.conditional import TransformerConfig
-from glauber.method import Request, Run, find_method
+from glauber.method import Request, Run, Samples, find_method
 from glauber.process import NoiseLaw, Process, Schedule
-
-
-class Drawn(NamedTuple):
-    """Rows, and the network calls that a row took in the mean."""
-
-    x: Tensor
-    calls: float
 
 
 @dataclass(frozen=True)
@@ -37,7 +30,7 @@ class Setting:
     name: str
     said: str
     exact: bool
-    draw: Callable[[Space, int, torch.Generator], Drawn]
+    draw: Callable[[Space, int, torch.Generator], Samples]
 
 
 def chains(L: int) -> Iterator[Setting]:
@@ -71,12 +64,12 @@ def chain(
 ) -> Setting:
     """One of them. A random order is a new one for each tenth of the rows."""
 
-    def draw(space: Space, num: int, generator: torch.Generator) -> Drawn:
+    def draw(space: Space, num: int, generator: torch.Generator) -> Samples:
         counter, parts = CallCounter(space), []
         for size in _parts(num, 10 if order == "random" else 1):
             schedule = Schedule.round_robin(L, sweeps * L, keep, order, block, generator=generator)
             parts.append(run_chain(counter, Process(schedule, space.noise), size, generator=generator, **options))
-        return Drawn(torch.cat(parts), counter.rows / num)
+        return Samples(torch.cat(parts), counter.rows / num)
 
     return Setting("GGM", name, f"block {block}", exact and block == 1, draw)
 
@@ -100,7 +93,7 @@ Answers = Callable[[Space, Tensor, Tensor], Tensor]
 def diffusion(method: str, name: str, calls: int, answers: Answers, exact: bool = False, sampler: str | None = None) -> Setting:
     """A method's own sampler, with the exact answers in the place of a network's."""
 
-    def draw(space: Space, num: int, generator: torch.Generator) -> Drawn:
+    def draw(space: Space, num: int, generator: torch.Generator) -> Samples:
         def network(z: Tensor, t: Tensor, survival: Tensor, sites: Tensor | None = None) -> Tensor:
             said = answers(space, z, survival.double())
             return said if sites is None else said.gather(1, sites[..., None].expand(*sites.shape, space.vocab))
@@ -109,8 +102,7 @@ def diffusion(method: str, name: str, calls: int, answers: Answers, exact: bool 
         config = TransformerConfig(vocab=space.vocab, length=space.length, width=8, layers=1, heads=1)
         plan = find_method(method).plan(own, config, Request(calls=calls, sampler=sampler))
         process = Process(own, NoiseLaw.uniform(space.vocab))
-        drawn = find_method(method).sample(network, process, plan, num, Run(generator))
-        return Drawn(drawn.tokens, drawn.calls)
+        return find_method(method).sample(network, process, plan, num, Run(generator))
 
     return Setting("others in the box", name, f"{calls} steps", exact, draw)
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from glauber.bench.oracle.samplers import Drawn, Setting, blocks
+from glauber.bench.oracle.samplers import Setting, blocks
 from glauber.bench.oracle.spaces import Space
+from glauber.method import Samples
 from glauber.process.draws import categorical, uniform
 
 CAP = 0.1
@@ -33,7 +34,7 @@ def others(L: int) -> Iterator[Setting]:
         yield Setting("remasking", "MDLM, ancestral, with Gibbs steps", said, False, predictor_corrector(calls))
 
 
-Draw = Callable[[Space, int, torch.Generator], Drawn]
+Draw = Callable[[Space, int, torch.Generator], Samples]
 
 
 def most_certain(calls: int) -> Draw:
@@ -79,14 +80,14 @@ def entropy_bounded(bound: float) -> Draw:
 def _unmasking(step: Callable[[Tensor, Tensor, Tensor, Space], Tensor]) -> Draw:
     """Call for each row until none of its sites is masked; `step` says which (B, L) are drawn, from the law and its draws."""
 
-    def draw(space: Space, num: int, generator: torch.Generator) -> Drawn:
+    def draw(space: Space, num: int, generator: torch.Generator) -> Samples:
         z, calls = _masks(space, num), 0
         while len(rows := (z == space.noise.mask).any(1).nonzero().squeeze(1)):
             now, u = z[rows], uniform((len(rows), space.length), generator, z.device)
             law = masked_law(space, now)
             z[rows] = torch.where(step(law, now, u, space), categorical(law, u), now)
             calls += len(rows)
-        return Drawn(z, calls / num)
+        return Samples(z, calls / num)
 
     return draw
 
@@ -98,7 +99,7 @@ def remasking(calls: int) -> Draw:
     (α_s - (1 - σ) α_t) / (1 - α_t), so that the share of tokens stays that of the forward process.
     """
 
-    def draw(space: Space, num: int, generator: torch.Generator) -> Drawn:
+    def draw(space: Space, num: int, generator: torch.Generator) -> Samples:
         z, mask = _masks(space, num), space.noise.mask
         for k in range(calls):
             now, then = k / calls, (k + 1) / calls  # α_t and α_s
@@ -107,7 +108,7 @@ def remasking(calls: int) -> Draw:
             coin, u = uniform((2, *z.shape), generator, z.device)
             token = categorical(masked_law(space, z), u)
             z = torch.where(z == mask, torch.where(coin < onward, token, mask), torch.where(coin < back, mask, z))
-        return Drawn(z, float(calls))
+        return Samples(z, float(calls))
 
     return draw
 
@@ -118,7 +119,7 @@ def predictor_corrector(calls: int) -> Draw:
     As in Campbell et al. (2022, arXiv 2205.14987): a Gibbs step leaves the law at its time as it is, and mends what is not.
     """
 
-    def draw(space: Space, num: int, generator: torch.Generator) -> Drawn:
+    def draw(space: Space, num: int, generator: torch.Generator) -> Samples:
         z, mask, queried = _masks(space, num), space.noise.mask, 0
         for k in range(calls):
             coin, u = uniform((2, *z.shape), generator, z.device)
@@ -128,7 +129,7 @@ def predictor_corrector(calls: int) -> Draw:
             for _ in range(CORRECTIONS):
                 z, corrected = _gibbs_step(space, z, generator)
                 queried += corrected
-        return Drawn(z, queried / num)
+        return Samples(z, queried / num)
 
     return draw
 
