@@ -11,6 +11,7 @@ from glauber.process import NoiseLaw, Process, Schedule
 
 OPTIMIZERS = ("adamw", "muon")
 PARALLEL = ("ddp", "fsdp")
+MOST_SAMPLES = 1000
 
 
 @dataclass(frozen=True)
@@ -108,20 +109,20 @@ class TrainSpec:
                 "train.clean_fraction and train.marked_fraction are shares of rows, in [0, 1], "
                 f"not {self.clean_fraction} and {self.marked_fraction}"
             )
-        if self.samples < 0:
-            raise ValueError(f"train.samples is 0 or more, not {self.samples}")
+        if not 0 <= self.samples <= MOST_SAMPLES:
+            raise ValueError(f"train.samples is 0 to {MOST_SAMPLES:,}, for people to look at, not {self.samples:,}")
         if self.optimizer not in OPTIMIZERS:
             raise ValueError(f"train.optimizer is {' or '.join(OPTIMIZERS)}, not {self.optimizer!r}")
         if self.precision not in ("fp32", "bf16"):
             raise ValueError(f"train.precision is fp32 or bf16, not {self.precision!r}")
         if self.parallel not in PARALLEL:
             raise ValueError(f"train.parallel is {' or '.join(PARALLEL)}, not {self.parallel!r}")
-        if self.seconds is not None and self.seconds <= 0:
+        if self.seconds is not None and not self.seconds > 0:
             raise ValueError("train.seconds must be above 0")
         for name in ("lr", "min_lr", "warmup", "decay", "eps", "weight_decay"):
-            if (value := getattr(self, name)) is not None and value < 0:
+            if (value := getattr(self, name)) is not None and not value >= 0:
                 raise ValueError(f"train.{name} is 0 or more, not {value}")
-        if self.grad_clip is not None and self.grad_clip <= 0:
+        if self.grad_clip is not None and not self.grad_clip > 0:
             raise ValueError(f"train.grad_clip is above 0, or none for no clipping, not {self.grad_clip}")
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(f"train.betas lie in [0, 1), not {self.betas}")

@@ -5,9 +5,9 @@ import io
 import json
 import os
 import sys
-from contextlib import nullcontext
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from glauber.data.images import open_image
 from glauber.model import Model
 from glauber.process.draws import new_generator
 from glauber.runtime.files import json_lines, read_array, whole_lines, write
+from glauber.runtime.locks import locked
 from glauber.runtime.progress import progress_bar
 from glauber.tasks.infill import filling
 from glauber.tasks.inpaint import placed
@@ -103,30 +104,37 @@ def infill_lines(
             read_template(record["text"], codec, loaded.process.length)
         except ValueError as error:
             raise ValueError(f"line {number} of {path}: {error}") from None
-    part, done = Path(), 0
-    if out is not None:
-        part = out.with_name(f"{out.name}.{_digest(loaded, records, num, seed, as_json, options.chosen())}.part")
+
+    def line(k: int) -> bytes:
+        own = None if seed is None else seed + k
+        filled = run_alone(filling(sampler, codec, records[k]["text"], num, new_generator(own), as_json))
+        return _line({**records[k], **_fills(filled, as_json)})
+
+    if out is None:
+        _write_lines(sys.stdout.buffer, line, range(len(records)))
+        return
+    part = out.with_name(f"{out.name}.{_digest(loaded, records, num, seed, as_json, options.chosen())}.part")
+    with locked(part, f"another process fills these texts into {out} at this moment; wait until it ends"):
         whole = whole_lines(part)
-        done = whole.count(b"\n")
-        if part.exists():
-            os.truncate(part, len(whole))
-    bar = progress_bar(True, len(records), "infill", "text", initial=done, leave=False)
-    try:
-        with bar as shown, nullcontext(sys.stdout.buffer) if out is None else part.open("ab") as file:
-            for k, record in list(enumerate(records))[done:]:
-                own = None if seed is None else seed + k
-                filled = run_alone(filling(sampler, codec, record["text"], num, new_generator(own), as_json))
-                file.write(_line({**record, **_fills(filled, as_json)}))
-                file.flush()
-                done += 1
-                shown.update()
-    except KeyboardInterrupt:
-        if out is not None:
+        os.truncate(part, len(whole))
+        try:
+            with part.open("ab") as file:
+                _write_lines(file, line, range(whole.count(b"\n"), len(records)))
+        except KeyboardInterrupt:
+            done = whole_lines(part).count(b"\n")
             print(f"glauber: {done} of {len(records)} are in {part}; the same command goes on", file=sys.stderr)
-        raise
-    if out is not None:
+            raise
         part.replace(out)
-        print(f"{len(records)} text{'s' * (len(records) > 1)} in {out}")
+    print(f"{len(records)} text{'s' * (len(records) > 1)} in {out}")
+
+
+def _write_lines(file: BinaryIO, line: Callable[[int], bytes], left: range) -> None:
+    """Each of them as soon as it is there."""
+    with progress_bar(True, left.stop, "infill", "text", initial=left.start, leave=False) as bar:
+        for k in left:
+            file.write(line(k))
+            file.flush()
+            bar.update()
 
 
 def _line(record: dict[str, Any]) -> bytes:

@@ -55,7 +55,7 @@ def _plan(
     if resume:
         return resumed(out, changes, recipe, data)
     if recipe is None:
-        raise ValueError("name a recipe with --recipe, e.g. tiny, or go on with the run in --out by --resume")
+        raise ValueError("name a recipe with --recipe, e.g. small, or go on with the run in --out by --resume")
     plan = apply_settings(find_recipe(recipe), changes)
     if data is None and plan.name != "digits":
         raise ValueError(f"the recipe {plan.name} needs --data, a folder that `glauber prepare` made")

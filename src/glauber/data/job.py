@@ -56,11 +56,10 @@ class Job:
             )
         if journal is not None and journal[0]["settings"] == plan.settings():
             return cls._restored(plan, folder, *journal)
-        shutil.rmtree(folder, ignore_errors=True)
+        _clear(folder)
         codec = plan.codec(progress)
         if progress and codec is not None and not getattr(codec, "lossless", True):
             print(f"the tokenizer {plan.tokenizer} is lossy: decoding does not give back the same text", file=sys.stderr)
-        folder.mkdir(parents=True)
         job = cls(plan, folder, codec, write_codec(folder, codec))
         job.save()
         return job
@@ -183,6 +182,12 @@ class Job:
         except (KeyError, TypeError, IndexError) as error:
             raise ValueError(f"{folder / JOURNAL} is damaged; remove {folder} to start anew") from error
         return job
+
+
+def _clear(folder: Path) -> None:
+    """All that is in it goes; the folder itself stays, since its lock does."""
+    for path in folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _encoder(codec: Any) -> tuple[Callable[[list[Any]], Arrays], np.ndarray]:

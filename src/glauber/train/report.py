@@ -77,7 +77,7 @@ def summary_writer() -> Callable[..., Any]:
 
 def cut_log(path: Path, step: int) -> None:
     """Forget what a lost stretch of the run logged; it is done, and logged, again."""
-    if path.is_file():
+    if path.exists():
         kept = [line for line in read_log(path) if line["step"] <= step]
         write(path, "".join(map(_line, kept)).encode())
 

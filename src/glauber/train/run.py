@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from glauber.chain import check_options
 from glauber.conditional import Transformer
 from glauber.method import find_method
 from glauber.model import Model, load
@@ -43,6 +44,8 @@ FLOAT = 4  # bytes
 STATES, KEPT = 4, 4
 """Numbers for each parameter while it is trained, and for each channel of each token and layer, at least: the weight, its
 gradient, its average and a moment; what the backward pass needs of attention and perceptron, in half precision if so be."""
+REMADE = ("embed", "head", "position_embedding", "classes")
+"""Parameters that a model to start from need not share, by the beginning of their names."""
 Say = Callable[[str], None]
 
 
@@ -73,14 +76,14 @@ def run(
     world.together(lambda: check_plan(plan, data, world))
     begun = world.together(lambda: read_config(out) if resume else None)
     init = name_of(init) if init is not None else begun.init if begun is not None else None
+    start = world.together(lambda: _start(plan, init) if not checkpoints(out / "checkpoints") else None)
     with claimed(out, RunConfig(plan, data.hash, data.folder, init), resume, world), disk_full_said(out, "go on with --resume"):
-        return _run(plan, data, out, init, say, world)
+        return _run(plan, data, out, start, say, world)
 
 
-def _run(plan: Recipe, data: Data, out: Path, init: str | None, say: Say, world: World) -> Outcome:
+def _run(plan: Recipe, data: Data, out: Path, start: Model | None, say: Say, world: World) -> Outcome:
     """From the newest checkpoint, or the start, to the end or a signal."""
-    started = bool(checkpoints(out / "checkpoints"))
-    trainer, process = world.together(lambda: new_trainer(plan, data, None if started else init, say, world))
+    trainer, process = world.together(lambda: new_trainer(plan, data, start, say, world))
     settle_threads(trainer, out / CONFIG, say)
     if (newest := world.together(lambda: read_newest(out / "checkpoints", world, trainer.empty))) is not None:
         tensors, numbers, complaints = newest
@@ -180,6 +183,7 @@ def check_plan(plan: Recipe, data: Data, world: World = ALONE) -> None:
             raise ValueError(f"train.causal_every is {every}, which does not divide the {rows} rows that are computed together")
     _require_room(plan, world)
     plan.process.build(data.vocab, data.length, data.counts)
+    check_options(plan.sampling, data.vocab)
     if plan.train.tensorboard:
         summary_writer()
     if plan.train.samples:
@@ -190,7 +194,7 @@ def _silence(words: str) -> None:
     pass
 
 
-def new_trainer(plan: Recipe, data: Data, init: str | None, say: Say, world: World) -> tuple[Trainer, Process]:
+def new_trainer(plan: Recipe, data: Data, start: Model | None, say: Say, world: World) -> tuple[Trainer, Process]:
     """The trainer of a recipe on this data, at its first step, and the process that it trains on."""
     device = world.device
     why = "a GPU is there" if device.type == "cuda" else "no GPU is there"
@@ -203,8 +207,8 @@ def new_trainer(plan: Recipe, data: Data, init: str | None, say: Say, world: Wor
         torch.manual_seed(plan.train.seed)
         network = find_method(plan.method).network(plan.network)
     process = plan.process.build(data.vocab, data.length, data.counts)
-    if init is not None:
-        _start_from(network, load(init), say)
+    if start is not None:
+        _start_from(network, start, say)
     parameters = sum(p.numel() for p in network.parameters())
     clock = "" if plan.train.seconds is None else f" or {plan.train.seconds:g} s"
     say(f"{parameters:,} parameters, {len(data.train):,} rows of {data.length} tokens, {plan.train.steps:,} steps{clock}")
@@ -214,6 +218,18 @@ def new_trainer(plan: Recipe, data: Data, init: str | None, say: Say, world: Wor
     return Trainer(network.to(device), process, data.train, plan.train, plan.method, compiled, world), process
 
 
+def _start(plan: Recipe, init: str | None) -> Model | None:
+    """The model that a new run starts from; one that does not fit is refused before anything is written."""
+    if init is None:
+        return None
+    model = load(init)
+    saved = model.network.state_dict()
+    for name, shape in find_method(plan.method).layout(plan.network).shapes().items():
+        if not name.startswith(REMADE) and (name not in saved or saved[name].shape != shape):
+            raise ValueError(f"the saved model has another {name}; its width, layers and conditioning must be the recipe's")
+    return model
+
+
 def _start_from(network: Transformer, other: Model, say: Say) -> None:
     """Take the weights of a saved model; what depends on the vocabulary or the length is made anew where those differ."""
     saved, remade = other.network.state_dict(), []
@@ -221,9 +237,7 @@ def _start_from(network: Transformer, other: Model, say: Say) -> None:
         for name, parameter in network.named_parameters():
             if name in saved and saved[name].shape == parameter.shape:
                 parameter.copy_(saved[name])
-            elif name.startswith(("embed", "head", "position_embedding", "classes")):
-                remade.append(name)
             else:
-                raise ValueError(f"the saved model has another {name}; its width, layers and conditioning must be the recipe's")
+                remade.append(name)
     if remade:
         say(f"made anew, since the tokens or classes differ: {', '.join(remade)}")
