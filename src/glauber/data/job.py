@@ -187,7 +187,7 @@ class Job:
 def _clear(folder: Path) -> None:
     """All that is in it goes; the folder itself stays, since its lock does."""
     for path in folder.iterdir():
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def _encoder(codec: Any) -> tuple[Callable[[list[Any]], Arrays], np.ndarray]:
