@@ -62,6 +62,7 @@ class Served:
     url: str
     service: Service
     server: Server
+    thread: threading.Thread
 
     def post(self, path: str, **fields: Any) -> httpx.Response:
         """JSON."""
@@ -76,17 +77,17 @@ class Served:
 
 
 @contextmanager
-def running(models: dict[str, Callable[[], Model]], access: Access | None = None) -> Iterator[Served]:
-    """Ready at a free port; ended at the end."""
+def running(models: dict[str, Callable[[], Model]], access: Access | None = None, ready: bool = True) -> Iterator[Served]:
+    """Ready, unless it need not be, at a free port; ended at the end."""
     access, service = access or Access(), Service(models)
     with bind("127.0.0.1", 0) as socket:
         server = make_server(service, access)
         service.start()
         thread = threading.Thread(target=server.run, args=([socket],))
+        served = Served(address(socket), service, server, thread)
         thread.start()
-        served = Served(address(socket), service, server)
         try:
-            served.wait(lambda: server.started and (service.ready or service.failure is not None))
+            served.wait(lambda: not ready or (server.started and service.ready))
             yield served
         finally:
             server.should_exit = server.force_exit = True

@@ -26,6 +26,7 @@ from glauber.serve.stream import completions, named, refusal_of, streamed, whole
 from glauber.serve.worker import Busy, Worker
 
 PAGE = Path(__file__).with_name("page")
+NOTHING = "there is nothing here; /docs lists what there is"
 Load = Callable[[], Model]
 
 
@@ -91,8 +92,13 @@ def make_app(service: Service, access: Access) -> Gate:
     _add_facts(app, service)
     _add_tasks(app, service)
     reference.add(app)
+    app.add_api_route("/v1/{path:path}", _nothing, methods=["GET", "POST"], include_in_schema=False)
     app.mount("/", StaticFiles(directory=PAGE, html=True))
     return Gate(app, access, service.metrics)
+
+
+def _nothing(path: str) -> None:
+    raise Refused(404, "not_found_error", NOTHING)
 
 
 def _add_facts(app: FastAPI, service: Service) -> None:
@@ -181,7 +187,7 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def usual(request: Request, error: HTTPException) -> JSONResponse:
-        said = {404: "there is nothing here; /docs lists what there is", 405: "this path takes another method; see /docs"}
+        said = {404: NOTHING, 405: "this path takes another method; see /docs"}
         kind = "not_found_error" if error.status_code == 404 else "invalid_request_error"
         message = said.get(error.status_code, "the body is not JSON that can be read")
         return refuse(Refused(error.status_code, kind, message, **dict(error.headers or {})))

@@ -1,5 +1,6 @@
 """The thread in which a model works: requests wait in a bounded queue, and those with the same settings share a chain."""
 
+import logging
 import threading
 import time
 from collections import OrderedDict, deque
@@ -18,6 +19,7 @@ from glauber.serve.job import Job, TooLate, rows_of
 from glauber.serve.metrics import Metrics
 from glauber.tasks.template import token_texts
 
+LOG = logging.getLogger("glauber.serve")
 SAMPLERS = 64
 """That are kept: requests share a chain if they share the sampler."""
 
@@ -160,6 +162,8 @@ class Worker(threading.Thread):
         job.end("done", answer)
 
     def _fail(self, job: Job, error: BaseException) -> None:
+        if not isinstance(error, ValueError | TooLate):
+            LOG.error("a request to %s has failed", self.model_name, exc_info=error)
         job.end("error", TooLate() if job.late else error)
 
     def _leave_if_abandoned(self, *_: Any) -> None:
