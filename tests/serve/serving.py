@@ -55,6 +55,12 @@ def slow_model() -> Model:
     return model
 
 
+def shared(worker: Any) -> tuple[float, float]:
+    """How many rows the chains of a model have had so far, and how many chains there were."""
+    seen = worker.metrics.rows.labels(worker.model_name)
+    return seen._sum.get(), sum(bucket.get() for bucket in seen._buckets)
+
+
 @dataclass
 class Served:
     """A server that runs."""
@@ -87,9 +93,13 @@ def running(models: dict[str, Callable[[], Model]], access: Access | None = None
         served = Served(address(socket), service, server, thread)
         thread.start()
         try:
-            served.wait(lambda: not ready or (server.started and service.ready))
+            served.wait(lambda: not ready or (server.started and service.ready) or service.failure is not None, 60)
+            if ready and service.failure is not None:
+                raise service.failure
             yield served
         finally:
             server.should_exit = server.force_exit = True
             thread.join(20)
+            service.end()
+            assert not any(worker.is_alive() for worker in service.workers.values())
             assert not thread.is_alive()

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from serving import text_model
+from serving import shared, text_model
 
 from glauber.method import Run
 from glauber.process.draws import new_generator
@@ -77,11 +77,11 @@ def test_texts_filled_in_one_chain_are_those_filled_alone(plan, loop):
     def steps(k: int) -> Steps:
         return filling(sampler, codec, TEXTS[k % len(TEXTS)], 1 + k % 3, new_generator(k))
 
-    alone = [run_alone(steps(k)) for k in range(12)]
+    alone = [run_alone(steps(k)) for k in range(8)]
     seen: list[int] = []
-    assert results([job_of(steps(k), loop) for k in range(12)], seen) == alone
-    assert max(seen) >= 15, "they did share a chain"
-    assert len({each[0].text for each in alone}) == 12
+    assert results([job_of(steps(k), loop) for k in range(8)], seen) == alone
+    assert max(seen) >= 10, "they did share a chain"
+    assert len({each[0].text for each in alone}) == 8
 
 
 def test_variations_made_in_one_chain_are_those_made_alone(loop):
@@ -177,7 +177,7 @@ def test_no_rows_need_no_chain(loop):
 def test_the_same_seed_gives_the_same_text_alone_and_among_sixteen_others(served, model):
     kind = text_model() if model == "text" else text_model(3)
     text = "It was the [[5]] of times, it [[4]]"
-    for seed in (0, 1, 2**40):
+    for seed in (0, 2**40):
         expected = kind.infill(text, 2, seed)
         assert served.post("/v1/infill", model=model, text=text, n=2, seed=seed).json()["texts"] == expected
 
@@ -187,10 +187,12 @@ def test_the_same_seed_gives_the_same_text_alone_and_among_sixteen_others(served
             assert answer.status_code == 200, answer.text
             return answer.json()["texts"]
 
+        before = shared(served.service.workers[model])
         with ThreadPoolExecutor(17) as many:
             assert list(many.map(other, range(17)))[8] == expected
-    rows = served.service.metrics.rows.labels(model)
-    assert rows._sum.get() > 2 * sum(bucket.get() for bucket in rows._buckets), "they did share chains"
+        rows, chains = (now - then for now, then in zip(shared(served.service.workers[model]), before, strict=True))
+        assert rows == 34
+        assert chains < 17, "they did share chains"
 
 
 def test_settings_that_are_not_said_are_the_models_own():

@@ -227,16 +227,16 @@ def test_sigterm_finishes_what_runs_and_refuses_what_comes(saved):
     try:
         wait_ready(url)
         assert [model["id"] for model in httpx.get(f"{url}/v1/models").json()["data"]] == ["mine"]
-        asked = {"model": "mine", "text": "[[48]]", "n": 16, "sweeps": 12, "seed": 1}
+        asked = {"model": "mine", "text": "[[48]]", "n": 16, "sweeps": 8, "seed": 1}
         with ThreadPoolExecutor(2) as many:
             whole = many.submit(lambda: httpx.post(f"{url}/v1/infill", json=asked, timeout=60))
             streamed = many.submit(
                 lambda: httpx.post(f"{url}/v1/infill", json={**asked, "stream": True, "every": 100}, timeout=60)
             )
-            time.sleep(0.7)
+            time.sleep(0.4)
             assert not whole.done()
             server.send_signal(signal.SIGTERM)
-            time.sleep(0.4)
+            time.sleep(0.2)
             with pytest.raises(httpx.TransportError):
                 httpx.post(f"{url}/v1/infill", json=asked, timeout=5)
             assert whole.result().status_code == 200

@@ -37,6 +37,7 @@ def run_server(names: Sequence[str], host: str, port: int, key: str | None, devi
         print(f"{', '.join(served)} at {address(socket)} (Ctrl-C ends it)", flush=True)
         service.start()
         make_server(service, access).run([socket])
+        service.end()
     if service.failure is not None:
         raise service.failure
 

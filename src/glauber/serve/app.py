@@ -50,6 +50,11 @@ class Service:
         for worker in self.workers.values():
             worker.start()
 
+    def end(self, seconds: float = 10.0) -> None:
+        """Nobody is served any more."""
+        for worker in self.workers.values():
+            worker.end(seconds)
+
     @property
     def ready(self) -> bool:
         return not self.closing and all(worker.model is not None for worker in self.workers.values())

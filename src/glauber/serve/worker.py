@@ -48,6 +48,7 @@ class Worker(threading.Thread):
         self.waiting: deque[Job] = deque()
         self.running: list[Job] = []
         self.arrived = threading.Condition()
+        self.ending = False
         self.samplers: OrderedDict[tuple[Any, ...], Sampler] = OrderedDict()
         self.pace = 1.0
         """Seconds that a chain takes, in the mean of the last ones."""
@@ -64,6 +65,15 @@ class Worker(threading.Thread):
             self.waiting.append(job)
             self.arrived.notify()
 
+    def end(self, seconds: float) -> None:
+        """Leave what runs and what waits; a thread that is at work when Python ends would abort it."""
+        self.ending = True
+        with self.arrived:
+            for job in (*self.running, *self.waiting):
+                job.cancel()
+            self.arrived.notify()
+        self.join(seconds)
+
     def run(self) -> None:
         """Work."""
         try:
@@ -72,8 +82,7 @@ class Worker(threading.Thread):
             self.failure = error
             return
         self.model.network.register_forward_pre_hook(self._leave_if_abandoned)
-        while True:
-            jobs = self._next()
+        while jobs := self._next():
             began = time.monotonic()
             self.running = jobs
             try:
@@ -99,11 +108,12 @@ class Worker(threading.Thread):
         return self.samplers[key]
 
     def _next(self) -> list[Job]:
-        """The job that waits longest, and those that can share its chain."""
-        while True:
+        """The job that waits longest, and those that can share its chain; none at the end."""
+        while not self.ending:
             with self.arrived:
-                while not self.waiting:
-                    self.arrived.wait()
+                if not self.waiting:
+                    self.arrived.wait_for(lambda: bool(self.waiting) or self.ending)
+                    self.arrived.wait_for(lambda: False, limits.COMPANY)  # which lets others in
                 waiting, self.waiting = list(self.waiting), deque()
             for job in waiting:
                 self._begin(job)
@@ -114,6 +124,7 @@ class Worker(threading.Thread):
             with self.arrived:
                 self.waiting.extendleft(reversed([job for job in live if job not in taken]))
             return taken
+        return []
 
     def _begin(self, job: Job) -> None:
         """Up to where it needs rows, if it has not begun."""
