@@ -3,6 +3,7 @@
 import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 import torch
@@ -44,11 +45,16 @@ def results(jobs: list[Job], seen: list[int] | None = None) -> list:
         shared = together(waiting)
         for job in shared:
             waiting.remove(job)
-        chain = SharedChain(shared, deliver)
+        chain = SharedChain(shared, deliver, lambda job, error: found.setdefault(id(job), error) and job.cancel())
         chain.run()
         if seen is not None:
             seen.append(chain.number)
     return [found.get(id(job)) for job in jobs]
+
+
+def watched(job: Job, on_step) -> None:
+    """Its chain is."""
+    job.draw = job.draw._replace(run=replace(job.draw.run, on_step=on_step))
 
 
 @pytest.fixture
@@ -110,13 +116,12 @@ def test_rows_that_hang_up_change_nothing_for_the_others(loop):
     whole = sum(calls)
     jobs = [job_of(steps(k), loop) for k in range(4)]
     leaving = jobs[1]
-    run = leaving.draw.run
 
     def leave(t: int, x: torch.Tensor) -> None:
         if t < 100:
             leaving.cancel()
 
-    leaving.draw = leaving.draw._replace(run=Run(run.generator, run.clamp, None, run.stop, run.absent, run.rules, leave))
+    watched(leaving, leave)
     calls.clear()
     found = results(jobs)
     counted.remove()
@@ -136,10 +141,25 @@ def test_a_chain_that_all_have_left_ends_at_the_next_step(loop):
             for job in jobs:
                 job.cancel()
 
-    run = jobs[0].draw.run
-    jobs[0].draw = jobs[0].draw._replace(run=Run(run.generator, run.clamp, None, run.stop, run.absent, run.rules, leave))
+    watched(jobs[0], leave)
     assert results(jobs) == [None, None]
     assert len(steps) == 5
+
+
+def test_what_goes_wrong_for_one_is_no_matter_of_the_others(loop):
+    sampler, codec = plans()["three sweeps"], text_model().text_codec
+
+    def steps(k: int) -> Steps:
+        return filling(sampler, codec, "It was [[9]] of times", 2, new_generator(k))
+
+    def broken(t: int, x: torch.Tensor) -> None:
+        raise OSError("it cannot be shown")
+
+    alone, jobs = [run_alone(steps(k)) for k in range(3)], [job_of(steps(k), loop) for k in range(3)]
+    watched(jobs[1], broken)
+    found = results(jobs)
+    assert str(found[1]) == "it cannot be shown"
+    assert [found[0], found[2]] == [alone[0], alone[2]]
 
 
 def test_only_draws_of_the_same_sampler_time_and_kind_share_a_chain(loop):

@@ -57,6 +57,19 @@ def test_a_request_beyond_the_queue_is_told_when_to_come_again(alone, monkeypatc
     assert alone.post("/v1/infill", **short).status_code == 200
 
 
+def test_those_that_ask_and_hang_up_fill_no_queue(alone, monkeypatch):
+    monkeypatch.setattr(limits, "WAITING", 3)
+    worker = alone.service.workers["slow"]
+    with ThreadPoolExecutor(1) as many:
+        whole = many.submit(alone.post, "/v1/infill", **SLOW)
+        alone.wait(lambda: bool(worker.running))
+        for _ in range(6):
+            with pytest.raises(httpx.TimeoutException):
+                httpx.post(f"{alone.url}/v1/infill", json=SLOW, timeout=0.1)
+        assert worker.queued() <= 3
+        assert whole.result().status_code == 200
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_who_hangs_up_is_not_worked_for(alone, stream):
     calls = calls_of(alone, "slow")

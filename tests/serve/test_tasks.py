@@ -88,7 +88,10 @@ def test_probabilities_are_told_when_they_are_asked_for(served):
     assert "probabilities" not in served.post("/v1/infill", model="text", text="It [[3]] so", seed=1).json()["fills"][0][0]
 
 
-@pytest.mark.parametrize("options", [{}, {"sweeps": 2, "strength": 0.25}, {"kernel": "heat-bath", "temperature": [1.2, 0.8]}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"strength": 0}, {"strength": 1}, {"sweeps": 2, "strength": 0.25}, {"kernel": "heat-bath", "temperature": [1.2, 0.8]}],
+)
 def test_variations_are_the_models_own(served, options):
     answer = served.post("/v1/vary", model="chain", text="It was the best of times", n=2, seed=3, **options).json()
     rest = {name: value for name, value in options.items() if name != "strength"}
@@ -184,6 +187,15 @@ def test_an_image_is_filled_in_as_the_model_does_it(served):
         assert (pixels(url) == np.asarray(expected)).all()
         assert (pixels(url)[mask == 0] == image[mask == 0]).all()
     assert stream(served, "/v1/images/inpaint", **asked)[-1][1]["images"] == answer["images"]
+
+
+def test_the_description_for_programs_names_what_is_answered(served):
+    said = CLIENT.get(f"{served.url}/openapi.json").json()
+    assert all("422" not in call["responses"] for calls in said["paths"].values() for call in calls.values())
+    page = CLIENT.get(f"{served.url}/docs").text
+    for path, calls in said["paths"].items():
+        assert f"{next(iter(calls)).upper()} {path}</code>" in page
+    assert not re.search(r"<script|https?://|style=", page)
 
 
 def test_what_a_model_is_and_can_do_is_told(served):

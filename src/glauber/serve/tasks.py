@@ -100,10 +100,17 @@ def score(request: fields.Score, samplers: Make) -> Task:
         require_within(len(cut.tokens) * request.draws, 1024)
         yield turn(sampler)
         (found,) = score_windows(sampler, cut, (request.kernel,), request.draws, request.seed).values()
-        figures = {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in found.items()}
+        figures = {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in found.items()
+        }
         return figures | {"seconds": time.monotonic() - began}
 
     return task
+
+
+def _finite(value: Any) -> Any:
+    """None for what JSON cannot say."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def tokenize(request: fields.Tokenize) -> Task:

@@ -28,7 +28,7 @@ class Busy(Exception):
     """The queue is full; `seconds` says when to come again."""
 
     def __init__(self, seconds: int):
-        super().__init__(f"the model has {limits.WAITING} requests waiting; come again in {seconds} s")
+        super().__init__(f"too many requests wait for this model; come again in {seconds} s")
         self.seconds = seconds
 
 
@@ -60,8 +60,10 @@ class Worker(threading.Thread):
     def submit(self, job: Job) -> None:
         """To be called in any thread. Refused if too many wait."""
         with self.arrived:
-            if sum(not one.cancelled for one in self.waiting) >= limits.WAITING:
-                raise Busy(max(1, round(self.pace * len(self.waiting) / 4)))
+            self.waiting = deque(one for one in self.waiting if one.steps is not None or not one.cancelled)
+            number = len(self.waiting)
+            if number >= limits.WAITING or self.pace * number > limits.DEADLINE / 2:
+                raise Busy(max(1, round(self.pace * number / 4)))
             self.waiting.append(job)
             self.arrived.notify()
 
@@ -145,7 +147,7 @@ class Worker(threading.Thread):
         assert draw is not None
         self.metrics.rows.labels(self.model_name).observe(sum(rows_of(job.draw) for job in jobs if job.draw is not None))
         if jobs[0].key is not None:
-            SharedChain(jobs, self._deliver).run()
+            SharedChain(jobs, self._deliver, self._fail).run()
         elif draw.num == 0:
             self._deliver(jobs[0], torch.zeros(0, draw.sampler.length, dtype=torch.int64))
         else:
