@@ -80,7 +80,7 @@ def back(process, kernel, t):
 
 def stepped(process, kernel, t, **options):
     """(4, 4) the law of the real chain's step, by the midpoints of a fine grid of its coin and draw."""
-    n = 400
+    n = 200
     line = (torch.arange(n, dtype=torch.float64) + 0.5) / n
     u = torch.stack([line.repeat_interleave(n), line.repeat(n)])[..., None]
     matrix = np.zeros((4, 4))
@@ -99,7 +99,7 @@ def test_a_step_of_the_chain_is_the_enumerated_one(kernel, skip, t):
     """Up to the grid on which it is seen; a token outside a vocabulary would leave a row short of mass."""
     found = stepped(process(), kernel, t, skip=skip)
     np.testing.assert_allclose(found.sum(1), 1, atol=1e-12)
-    np.testing.assert_allclose(found, back(process(), kernel, t), atol=0.006)
+    np.testing.assert_allclose(found, back(process(), kernel, t), atol=0.012)
 
 
 @EVERY_KERNEL

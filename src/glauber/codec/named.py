@@ -149,7 +149,7 @@ class NamedCodec:
         mask, row = self.own.given(Path(file), part)
         sites = np.asarray(mask)
         if sites.shape != self.shape or sites.dtype != np.bool_:
-            raise ValueError(f"the codec {self.name} gives sites of shape {sites.shape}; they are booleans of shape {self.shape}")
+            raise ValueError(f"the codec {self.name} gives sites of shape {sites.shape}, not booleans of shape {self.shape}")
         return torch.from_numpy(sites.reshape(-1)), self.check(np.asarray(row)[None])[0]
 
     def to_dict(self) -> dict[str, Any]:
@@ -186,7 +186,7 @@ def _imported(word: str) -> Any:
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"there is no codec {word} ({error}); write module:Class, or the name of one that is installed") from error
+        raise ValueError(f"there is no codec {word} ({error}); write module:Class, or the name of an installed one") from error
     finally:
         sys.path.pop(0)
 

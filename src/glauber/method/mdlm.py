@@ -70,7 +70,9 @@ class MDLM(MaskedDiffusion):
     """The bound needs no prior and no reconstruction term, since α_1 = 0 and α_0 = 1."""
 
     name = "mdlm"
-    can = Capabilities(fill_gaps=True, orders=True, samplers=("first-hitting", "ancestral"), fewer_calls=True, site_vocabularies=True)
+    can = Capabilities(
+        fill_gaps=True, orders=True, samplers=("first-hitting", "ancestral"), fewer_calls=True, site_vocabularies=True
+    )
 
     def term(self, network: Network, process: Process, x0: Tensor, z: Tensor, t: Tensor) -> Tensor:
         """The continuous-time NELBO, in which α'_t / (1 - α_t) = -1/t: -(1/t) Σ log p(x_0 | z) over the masked sites."""

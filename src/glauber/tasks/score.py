@@ -6,7 +6,7 @@ from the first step to the last, so nothing is dropped and nothing is made up.
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -27,9 +27,7 @@ class Windows(NamedTuple):
     characters: Tensor | None = None  # (N,) how many characters each row decodes to
 
 
-def windows_of(
-    items: str | Sequence[Any] | Tensor | np.ndarray, codec: Codec | None, process: Process
-) -> Windows:
+def windows_of(items: str | Sequence[Any] | Tensor | np.ndarray, codec: Codec | None, process: Process) -> Windows:
     """Texts, cut into windows of L tokens; images, PIL's or (N, H, W); or tokens (N, L)."""
     texts = [items] if isinstance(items, str) else items
     text_codec = codec if is_text_codec(codec) else None
