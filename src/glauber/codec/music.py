@@ -23,7 +23,7 @@ TICKS = 120
 """MIDI ticks of a sixteenth."""
 SECONDS = 0.15
 """Of a sixteenth: a hundred quarters a minute."""
-RATE = 22_050
+RATE = 11_025
 PARTIALS = (1.0, 0.5, 0.25, 0.12, 0.06)
 PITCHES = ("C", "C♯", "D", "D♯", "E", "F", "F♯", "G", "G♯", "A", "A♯", "B")
 COLOURS = ((214, 69, 65), (46, 134, 193), (39, 174, 96), (142, 68, 173))
