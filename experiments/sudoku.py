@@ -28,7 +28,7 @@ from torch import Tensor
 
 from glauber.codec import NamedCodec, use_codec
 from glauber.conditional import TransformerConfig
-from glauber.method import Run
+from glauber.method import Run, find_method
 from glauber.model import Model, load
 from glauber.pictures import save_gif
 from glauber.process.draws import new_generator
@@ -73,15 +73,16 @@ def codec_of(data: Path) -> NamedCodec:
 
 
 def rows_of(data: Path, method: str) -> Data:
-    """Solved grids as tokens from 0; for AR behind a puzzle."""
+    """Solved grids as tokens from 0; for a causal method behind a puzzle."""
     codec = codec_of(data)
     train, valid = (codec.encode(data / f"{split}.txt")[""] for split in ("train", "valid"))
     said = f"sudoku {method} {len(train)} {int((train * torch.arange(train.shape[1])).sum())}"
-    if method == "ar":
+    causal = find_method(method).resolve(RECIPE).network.causal  # it sees no given that stands behind a cell
+    if causal:
         train, valid = (behind_puzzle(rows, codec.vocab, seed) for seed, rows in enumerate((train, valid)))
-    V = codec.vocab + (method == "ar")
+    V = codec.vocab + causal
     counts = train.flatten().bincount(minlength=V)
-    return Data(InMemory(train), InMemory(valid), V, train.shape[1], counts, None if method == "ar" else codec, said)
+    return Data(InMemory(train), InMemory(valid), V, train.shape[1], counts, None if causal else codec, said)
 
 
 def digits(lines: list[str]) -> np.ndarray:

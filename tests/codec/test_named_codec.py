@@ -179,6 +179,10 @@ def test_from_a_file_to_samples_on_the_command_line(tmp_path, file):
     assert (filled[:2], filled[3], filled[5]) == ("12", "4", "1")
     scored = run("score", "run", "data", "--codec", "dice:Dice", "--json")
     assert json.loads(scored.stdout)["rows"] == 1
+    run("prepare", file, "--codec", "dice:Quiet", "--out", "quiet")
+    run("train", "--recipe", "tiny", "--data", "quiet", "--codec", "dice:Quiet", "--out", "run2", *settings)
+    said = run("sample", "run2", "--codec", "dice:Quiet", "-n", "3", "--json").stdout
+    assert all(len(text) == 6 and set(text) <= set("123456") for text in json.loads(said)["texts"])
     refused = glauber("sample", "run", cwd=tmp_path)
     assert refused.returncode == 2
     assert "the codec dice:Dice is not here; name it with --codec dice:Dice" in refused.stderr

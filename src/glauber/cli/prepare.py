@@ -55,8 +55,15 @@ def prepare(
         shards = prepare_data(sources, out, tokenizer, length, share, field, vocab, size, grey, force=force, classes=classes)
     rows = {split: len(shards.rows(split)) for split in ("train", "valid")}
     print(f"{rows['train']:,} rows to train on and {rows['valid']:,} to validate, of {shards.length} tokens, in {out}")
-    words = shlex.join(["train", "--recipe", "small", "--data", str(out), "--out", "run", *_settings_for(shards)])
+    words = shlex.join(
+        ["train", "--recipe", "small", "--data", str(out), "--out", "run", *_settings_for(shards), *_named(codec)]
+    )
     print(f"vocabulary {shards.vocab:,}; try: {program()} {words}")
+
+
+def _named(codec: str | None) -> list[str]:
+    """What a command must say of a codec that no package registers."""
+    return [] if codec is None or ":" not in codec else ["--codec", codec]
 
 
 def _validation(words: list[str]) -> float | list[str]:

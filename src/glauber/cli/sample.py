@@ -117,7 +117,15 @@ def draw(
     if prompt is not None:
         return run_alone(continuing(sampler, loaded.require_text_codec(), prompt, num, generator, view, progress))
     tokens = sampler.run(num, generator=generator, on_step=on_step if view is None else view(), progress=progress)
-    return loaded.decode(tokens) if loaded.text_codec is not None else [], tokens
+    return words_of(loaded, tokens), tokens
+
+
+def words_of(loaded: "Model", tokens: "Tensor") -> list[str]:
+    """What tokens (num, L) say, by a codec of text or by a user's own that writes no files; nothing for any other."""
+    from glauber.codec import NamedCodec
+
+    named = isinstance(loaded.codec, NamedCodec) and not loaded.codec.saves
+    return list(map(str, loaded.decode(tokens))) if named or loaded.text_codec is not None else []
 
 
 def _write(result: dict[str, Any], out: Path) -> dict[str, Any]:

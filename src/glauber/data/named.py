@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from glauber.codec import NamedCodec
+from glauber.data.job import JOURNAL
 from glauber.data.packing import Packer, close
 from glauber.data.prepare import UNFINISHED, move, require_free
 from glauber.data.shards import SPLITS, Shards, open_shards
@@ -36,6 +37,8 @@ def prepare_named(
     out = Path(out)
     require_free(out, force)
     work = out.with_name(out.name + UNFINISHED)
+    if (work / JOURNAL).is_file() and not force:
+        raise ValueError(f"{work} holds unfinished work of another kind; finish it, or start anew with --force")
     with disk_full_said(work, "repeat the command"):
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)

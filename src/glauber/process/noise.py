@@ -75,6 +75,10 @@ class NoiseLaw:
         within = self.probs * self.allowed
         return within / within.sum(1, keepdim=True)
 
+    @cached_property
+    def _site_cdf(self) -> Tensor:
+        return self.table.cumsum(-1)
+
     def at(self, sites: Tensor) -> Tensor:
         """π of these sites: (V,) if it is the same everywhere, else (..., V)."""
         return self.table if self.allowed is None else self.table[sites]
@@ -92,7 +96,7 @@ class NoiseLaw:
         if self.allowed is None:
             return inverse_cdf(self.cdf, u)
         where = torch.arange(len(self.table), device=u.device) if sites is None else sites
-        cdf, size = self.table.cumsum(1), max(1, NUMBERS // self.vocab)
+        cdf, size = self._site_cdf, max(1, NUMBERS // self.vocab)
         parts = zip(u.flatten().split(size), where.expand(u.shape).flatten().split(size), strict=True)  # type: ignore[no-untyped-call]
         return torch.cat([inverse_cdf(cdf[site], part) for part, site in parts]).view(u.shape)
 
