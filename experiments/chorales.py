@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from counterpoint import statistics
-from shared import PATH, device, low_precision, run_command, trained
+from shared import PATH, TRAINED, device, low_precision, run_command, trained
 from torch import Tensor
 
 from glauber.codec import NamedCodec, use_codec
@@ -175,12 +175,7 @@ def main() -> None:
     run_command(
         __doc__,
         {
-            train: {
-                "data": PATH,
-                "out": PATH,
-                "--seconds": {"type": float, "default": 600.0},
-                "--set": {"dest": "settings", "action": "append", "default": []},
-            },
+            train: TRAINED,
             evaluate: {
                 "json": PATH,
                 "runs": PATH,

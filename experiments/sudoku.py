@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from shared import PATH, device, low_precision, run_command
+from shared import PATH, TRAINED, device, low_precision, run_command
 from sudoku_picture import draw
 from sudoku_puzzles import CLASSES
 from sudoku_samplers import Filled, certain_first, udlm_with_givens
@@ -206,12 +206,7 @@ def main() -> None:
     run_command(
         __doc__,
         {
-            train: {
-                "data": PATH,
-                "out": PATH,
-                "--seconds": {"type": float, "default": 600.0},
-                "--set": {"dest": "settings", "action": "append", "default": []},
-            },
+            train: TRAINED,
             evaluate: folders
             | {"--number": {"type": int, "default": 1000}, "--sweeps": {"default": ",".join(map(str, SWEEPS))}},
             film: folders | {"--kind": {"default": "medium"}, "--sweeps": {"type": int, "default": 8}},

@@ -148,6 +148,25 @@ def test_the_rows_of_a_file_are_shared_out_and_none_is_in_both(tmp_path, file, v
     assert not [row for row in held if row in train]
 
 
+def test_unfinished_work_of_another_kind_is_not_thrown_away(tmp_path, file):
+    (tmp_path / "data.unfinished").mkdir()
+    (tmp_path / "data.unfinished" / "journal.npz").write_bytes(b"of days of work")
+    with pytest.raises(ValueError, match="holds unfinished work of another kind"):
+        prepare_named(use_codec("dice:Dice"), [file], tmp_path / "data", progress=False)
+    assert (tmp_path / "data.unfinished" / "journal.npz").read_bytes() == b"of days of work"
+
+
+def test_prepared_data_and_other_files_stay(tmp_path, file):
+    codec = use_codec("dice:Dice")
+    prepare_named(codec, [file], tmp_path / "data", progress=False)
+    with pytest.raises(ValueError, match="holds prepared data already"):
+        prepare_named(codec, [file], tmp_path / "data", progress=False)
+    assert len(prepare_named(codec, [file], tmp_path / "data", 0, progress=False, force=True).rows("train")) == 5
+    with pytest.raises(ValueError, match="there is no .*missing"):
+        prepare_named(codec, [tmp_path / "missing"], tmp_path / "other", progress=False)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "throws.txt"]
+
+
 def test_whole_files_go_to_validation_where_there_are_several(tmp_path):
     for k in range(1, 6):
         (tmp_path / "in").mkdir(exist_ok=True)
@@ -183,6 +202,9 @@ def test_from_a_file_to_samples_on_the_command_line(tmp_path, file):
     run("train", "--recipe", "tiny", "--data", "quiet", "--codec", "dice:Quiet", "--out", "run2", *settings)
     said = run("sample", "run2", "--codec", "dice:Quiet", "-n", "3", "--json").stdout
     assert all(len(text) == 6 and set(text) <= set("123456") for text in json.loads(said)["texts"])
+    refused = glauber("prepare", file, "--codec", "dice:Dice", "--length", "6", "--out", "more", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "with --codec the codec alone says how rows are made" in refused.stderr
     refused = glauber("sample", "run", cwd=tmp_path)
     assert refused.returncode == 2
     assert "the codec dice:Dice is not here; name it with --codec dice:Dice" in refused.stderr

@@ -81,8 +81,10 @@ def infill_named(
 ) -> dict[str, Any]:
     """The files that a user's codec writes of a row of which it has read a part, `num` times."""
     codec = loaded.codec
-    if not isinstance(codec, NamedCodec) or not codec.saves:
+    if not isinstance(codec, NamedCodec):
         raise ValueError("this model is none of music; give it a text, an image or tokens instead")
+    if not codec.saves:
+        raise ValueError(f"the codec {codec.name} cannot write what is filled in: it has no method save")
     given, row = codec.given(file, part)
     filled = loaded.infill_tokens(row, ~given, num, seed, **options)
     return {"files": [str(path) for path in codec.save(filled, folder)]}
