@@ -162,7 +162,7 @@ def test_prepared_data_and_other_files_stay(tmp_path, file):
     with pytest.raises(ValueError, match="holds prepared data already"):
         prepare_named(codec, [file], tmp_path / "data", progress=False)
     assert len(prepare_named(codec, [file], tmp_path / "data", 0, progress=False, force=True).rows("train")) == 5
-    with pytest.raises(ValueError, match="there is no .*missing"):
+    with pytest.raises(ValueError, match=r"there is no .*missing"):
         prepare_named(codec, [tmp_path / "missing"], tmp_path / "other", progress=False)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "throws.txt"]
 
