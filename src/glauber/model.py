@@ -2,14 +2,14 @@
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from glauber.chain import check_options
-from glauber.codec import ImageCodec, TextCodec, as_pictures, decode_tokens, is_image_codec
+from glauber.codec import Codec, ImageCodec, TextCodec, as_pictures, decode_tokens, is_image_codec, is_text_codec
 from glauber.conditional import Conditional, StepLaw, Transformer
 from glauber.method import Request, Run, class_number, find_method
 from glauber.process import Mask, Process, Schedule, Tokens, as_tokens
@@ -43,7 +43,7 @@ class Model(SavedModel):
         self,
         network: Transformer,
         process: Process,
-        codec: ImageCodec | TextCodec | None = None,
+        codec: Codec | None = None,
         method: str = "ggm",
         sampling: dict[str, Any] | None = None,
         about: dict[str, Any] | None = None,
@@ -52,6 +52,7 @@ class Model(SavedModel):
         super().__init__(network, process, codec)
         check_options(sampling or {}, process.vocab)
         self.method, self.trained = find_method(method), trained
+        self.method.require_vocabularies(process)
         self.sampling, self.about = dict(sampling or {}), dict(about or {})
         self.precision = None
 
@@ -74,7 +75,7 @@ class Model(SavedModel):
     @property
     def text_codec(self) -> TextCodec | None:
         """The codec, where it is one of text."""
-        return None if is_image_codec(self.codec) else cast(TextCodec | None, self.codec)
+        return self.codec if is_text_codec(self.codec) else None
 
     def require_text_codec(self) -> TextCodec:
         """The codec of text; refused where there is none."""
@@ -210,7 +211,7 @@ class Model(SavedModel):
         return found
 
     def decode(self, tokens: Tokens) -> list[Any]:
-        """PIL images, strings, or lists of tokens where there is no codec."""
+        """PIL images, strings, what a user's codec makes, or lists of tokens where there is no codec."""
         return decode_tokens(self.codec, as_tokens(tokens))
 
     def _require_image_codec(self) -> ImageCodec:

@@ -33,8 +33,13 @@ class ProcessSpec:
         if self.noise not in ("uniform", "unigram"):
             raise ValueError(f"process.noise is uniform or unigram, not {self.noise!r}")
 
-    def build(self, vocab: int, length: int, counts: Sequence[float] | Tensor | None = None) -> Process:
-        """The process over `vocab` tokens and `length` sites; `counts` of the training tokens for a unigram law."""
+    def build(
+        self, vocab: int, length: int, counts: Sequence[float] | Tensor | None = None, allowed: Tensor | None = None
+    ) -> Process:
+        """The process over `vocab` tokens and `length` sites; `counts` of the training tokens for a unigram law.
+
+        allowed: (L, V) bool, the tokens that each site may hold; all of them if None.
+        """
         if self.noise == "uniform":
             noise = NoiseLaw.uniform(vocab)
         elif counts is None:
@@ -42,7 +47,7 @@ class ProcessSpec:
         else:
             noise = NoiseLaw.unigram(counts, self.smoothing)
         schedule = Schedule.round_robin(length, self.sweeps * length, self.keep, self.order, last_keep=self.last_keep)
-        return Process(schedule, noise)
+        return Process(schedule, NoiseLaw(noise.probs, allowed))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from glauber.chain.options import ChainOptions
 from glauber.conditional import Conditional, StepLaw
 from glauber.process import Process
 from glauber.process.draws import categorical
+from glauber.process.noise import probability
 
 
 class Query(NamedTuple):
@@ -81,9 +82,10 @@ class Chain:
             new = torch.where(coin < stay, now, noise.mask)
             called = coin >= 1 - call
         else:
-            odds = kernels.own_odds(kernel, keep, noise.probs[now])
-            stay, noise_only = kernels.call_free(S, odds, noise.probs[now])
-            new = torch.where(coin < stay, now, noise.draw(draw))
+            pi_now = probability(noise.at(sites), now)
+            odds = kernels.own_odds(kernel, keep, pi_now)
+            stay, noise_only = kernels.call_free(S, odds, pi_now)
+            new = torch.where(coin < stay, now, noise.draw(draw, sites))
             called = (coin >= stay + noise_only) & (S > 0) if self.may_skip else torch.ones_like(free)
         rows = (called & free if self.options.skip else free).any(1).nonzero().squeeze(1)  # the others need no network
         if len(rows):
@@ -99,9 +101,11 @@ class Chain:
         self, query: Query, rows: Tensor, t: int | Tensor, S: Tensor, now: Tensor, odds: Tensor, check: bool = True
     ) -> Tensor:
         """(R, b, V) weights of the new tokens of the rows (R,), given that the coin calls the network."""
-        pi, schedule, truncation = self.process.noise.probs, self.process.schedule, self.options.truncation
+        noise, schedule, truncation = self.process.noise, self.process.schedule, self.options.truncation
         steps, done = schedule.steps, schedule.steps - t - schedule.block
-        log_law = without_barred(self._answer(query, check), query.sites, self.rules, rows)
+        pi = noise.at(query.sites)
+        log_law = noise.within(self._answer(query, check), query.sites)
+        log_law = without_barred(log_law, query.sites, self.rules, rows)
         if isinstance(self.conditional, StepLaw):
             return kernels.step(truncation(log_law, done, steps, check), now, odds)
         if self.options.on_mixture:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from glauber.cli.app import app, command, output, what
 from glauber.cli.files import require_free, require_new, save_images
 from glauber.cli.load import open_model
-from glauber.cli.options import ClassOptions, Force, ModelName, Seed, Watch
+from glauber.cli.options import ClassOptions, Codec, Force, ModelName, Seed, Watch
 from glauber.cli.result import print_result
 
 
@@ -28,6 +28,10 @@ class Given:
         Path | None,
         what(help="What to fill in: white pixels of an image of any size, or true in a .npy, e.g. one of the tokens' shape."),
     ] = None
+    midi: Annotated[Path | None, what(help="A .mid, for a model of music: what it lacks is written, e.g. to a soprano.")] = None
+    part: Annotated[str | None, what(help="With --midi: what to write anew, e.g. alto,tenor, bars 3-4 or bass bars 1-2.")] = (
+        None
+    )
     mask_rule: Annotated[
         str | None, what(help="Which tokens white pixels free: cover, paper or iterative, the default for a VQ codec.")
     ] = None
@@ -37,10 +41,12 @@ class Given:
     ] = None
 
     def __post_init__(self) -> None:
-        if sum(source is not None for source in (self.text, self.texts, self.image, self.tokens)) != 1:
-            raise ValueError("say what to fill in: one of --text, --texts, --image and --tokens")
+        if sum(source is not None for source in (self.text, self.texts, self.image, self.tokens, self.midi)) != 1:
+            raise ValueError("say what to fill in: one of --text, --texts, --image, --tokens and --midi")
         if (self.mask is None) != (self.outpaint is not None or (self.image is None and self.tokens is None)):
             raise ValueError("tokens need a --mask, an image either a --mask or --outpaint, and text has its [[gaps]]")
+        if self.part is not None and self.midi is None:
+            raise ValueError("--part says what of a --midi to write anew; name one")
         if self.image is None and (self.outpaint is not None or self.mask_rule is not None):
             raise ValueError("--outpaint and --mask-rule are for images; name one with --image")
 
@@ -51,11 +57,12 @@ def infill(
     *,
     given: Given,
     num: Annotated[int, what("-n", "--num", help="How many different fills.")] = 1,
+    codec: Codec = None,
     options: ClassOptions,
     seed: Seed = None,
     out: Annotated[
         Path | None,
-        output(help="With --image a folder, filled if not given; with --texts a .jsonl; with --tokens a .npy."),
+        output(help="With --image and --midi a folder, filled if not given; with --texts a .jsonl; with --tokens a .npy."),
     ] = None,
     watch: Watch = False,
     force: Force = False,
@@ -72,7 +79,7 @@ def infill(
     if watch and given.text is None:
         raise ValueError("--watch shows one text that fills, so it goes with --text")
     _require_place(given, out, force, as_json)
-    from glauber.cli.infill_files import infill_lines, infill_text, infill_tokens, inpaint
+    from glauber.cli.infill_files import infill_lines, infill_named, infill_text, infill_tokens, inpaint
 
     began = time.perf_counter()
     loaded, bar = open_model(model), not as_json
@@ -83,6 +90,9 @@ def infill(
         chosen = options.chosen() | ({} if given.mask_rule is None else {"mask_rule": given.mask_rule})
         images = inpaint(loaded, given.image, given.mask, given.outpaint, num, seed, progress=bar, **chosen)
         result: dict[str, Any] = {"files": save_images(images, out or FOLDER)}
+    elif given.midi is not None:
+        folder = out or FOLDER
+        result = infill_named(loaded, given.midi, given.part, folder, num, seed, progress=bar, **options.chosen())
     elif given.tokens is not None and given.mask is not None:
         fills = None if num == 1 else num
         result = infill_tokens(loaded, given.tokens, given.mask, out, fills, seed, progress=bar, **options.chosen())
@@ -97,7 +107,7 @@ FOLDER = Path("filled")
 
 def _require_place(given: Given, out: Path | None, force: bool, as_json: bool) -> None:
     """Refuse where the result cannot be written."""
-    if given.image is not None:
+    if given.image is not None or given.midi is not None:
         require_free(out or FOLDER, force)
     elif given.text is not None and out is not None:
         raise ValueError("the text goes to the screen; --out is for --texts, --image and --tokens")

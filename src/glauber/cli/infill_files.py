@@ -13,7 +13,7 @@ import numpy as np
 
 from glauber.cli.options import ClassOptions
 from glauber.cli.view import view_of
-from glauber.codec import is_image_codec
+from glauber.codec import NamedCodec, is_image_codec
 from glauber.data.images import open_image
 from glauber.model import Model
 from glauber.process.draws import new_generator
@@ -75,6 +75,20 @@ def infill_tokens(
     np.save(content, filled.numpy())
     write(out, content.getvalue())
     return {"tokens_file": str(out)}
+
+
+def infill_named(
+    loaded: Model, file: Path, part: str | None, folder: Path, num: int, seed: int | None, **options: Any
+) -> dict[str, Any]:
+    """The files that a user's codec writes of a row of which it has read a part, `num` times."""
+    codec = loaded.codec
+    if not isinstance(codec, NamedCodec):
+        raise ValueError("this model is none of music; give it a text, an image or tokens instead")
+    if not codec.saves:
+        raise ValueError(f"the codec {codec.name} cannot write what is filled in: it has no method save")
+    given, row = codec.given(file, part)
+    filled = loaded.infill_tokens(row, ~given, num, seed, **options)
+    return {"files": [str(path) for path in codec.save(filled, folder)]}
 
 
 def infill_text(

@@ -9,13 +9,14 @@ from typing import Annotated, Any
 import typer
 
 from glauber.cli.app import app, command, what
-from glauber.cli.options import MODEL, RECIPES, Json
+from glauber.cli.options import MODEL, RECIPES, Codec, Json
 
 
 @command(app)
 def info(
     model: Annotated[str | None, typer.Argument(metavar="WHAT", help=f"{MODEL}; a folder of data; tokens as .npy.")] = None,
     recipe: Annotated[str | None, what(help=f"Describe a recipe instead: {RECIPES}.")] = None,
+    codec: Codec = None,
     as_json: Json = False,
 ) -> None:
     """Describe a model, a run or data.

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from glauber import runs
-from glauber.codec import ImageCodec, TextCodec, is_image_codec
+from glauber.codec import Codec, is_text_codec
 from glauber.conditional import Layout, TransformerConfig
 from glauber.data import open_shards, open_tokens
 from glauber.data.shards import HEADER, SPLITS
@@ -121,9 +121,9 @@ def count_parameters(config: TransformerConfig) -> int:
     return Layout.of(config).parameters
 
 
-def _codec(codec: ImageCodec | TextCodec | None) -> dict[str, Any] | None:
+def _codec(codec: Codec | None) -> dict[str, Any] | None:
     """What a codec is, without the tokenizer or the alphabet in it."""
     if codec is None:
         return None
     short = {name: value for name, value in codec.to_dict().items() if name not in ("tokenizer", "alphabet", "end")}
-    return short | {"vocab": codec.vocab} | ({} if is_image_codec(codec) else {"lossless": getattr(codec, "lossless", True)})
+    return short | {"vocab": codec.vocab} | ({"lossless": getattr(codec, "lossless", True)} if is_text_codec(codec) else {})

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from glauber.cli.app import app, command, how, output, what
 from glauber.cli.files import require_writable
-from glauber.cli.options import MODEL, RECIPES
+from glauber.cli.options import MODEL, RECIPES, Codec
 
 if TYPE_CHECKING:
     from glauber.recipe import Recipe
@@ -20,6 +20,7 @@ def train(
     init: Annotated[str | None, what(help=f"Start from the weights of a model: {MODEL}.")] = None,
     config: Annotated[Path | None, how(help="A TOML file of settings.")] = None,
     settings: Annotated[list[str] | None, how("--set", help="Change a setting, e.g. train.steps=100. May be repeated.")] = None,
+    codec: Codec = None,
     resume: Annotated[bool, output("--resume", help="Go on with the run in --out, as it was begun.")] = False,
 ) -> None:
     """Train a model.

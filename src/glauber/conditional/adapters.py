@@ -94,9 +94,14 @@ class CausalConditional:
         """For so many rows that are drawn from the first site to the last, none left out."""
         return CausalBatch(self.network, rows)
 
-    def rows(self, x: Tensor) -> Tensor:
-        """log P(x_j | x_0 .. x_{j-1}) of every token of clean rows, in one pass: (B, L) → (B, L)."""
-        return self.laws(x).gather(-1, x[..., None]).squeeze(-1)
+    def rows(self, x: Tensor, allowed: Tensor | None = None) -> Tensor:
+        """log P(x_j | x_0 .. x_{j-1}) of every token of clean rows, in one pass: (B, L) → (B, L).
+
+        allowed: (L, V) bool, the tokens that each site may hold.
+        """
+        laws = self.laws(x)
+        laws = laws if allowed is None else laws.masked_fill(~allowed, -torch.inf).log_softmax(-1)
+        return laws.gather(-1, x[..., None]).squeeze(-1)
 
     def laws(self, x: Tensor) -> Tensor:
         """log P(· | x_0 .. x_{j-1}) of every site of clean rows, in one pass: (B, L) → (B, L, V)."""

@@ -52,13 +52,13 @@ def prepare(
     """
     out = Path(out)
     if not (out / JOURNAL).is_file():  # of a last step that was cut off
-        _require_free(out, force)
+        require_free(out, force)
     plan = Plan.make(sources, tokenizer, length, valid, field, vocab, size, grey, shard_tokens, classes)
     work = out.with_name(out.name + UNFINISHED)
     if _just_finished(out, plan):
         return open_shards(out)
     with disk_full_said(work, "repeat the command, which then goes on"), _claimed(work, out):
-        _require_free(out, force)
+        require_free(out, force)
         job = Job.begin(plan, work, progress, force)
         try:
             job.run(progress)
@@ -67,11 +67,12 @@ def prepare(
             if not job.packers["train"].shards:
                 shutil.rmtree(work)
             raise
-        _move(work, out)
+        move(work, out)
     return open_shards(out)
 
 
-def _require_free(out: Path, force: bool) -> None:
+def require_free(out: Path, force: bool) -> None:
+    """Refuse a folder that holds something, but prepared data by force."""
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; name a folder")
     if Path.cwd().is_relative_to(out.resolve()):
@@ -106,7 +107,7 @@ def _just_finished(out: Path, plan: Plan) -> bool:
     return journal is not None and journal[0]["settings"] == plan.settings()
 
 
-def _move(work: Path, out: Path) -> None:
+def move(work: Path, out: Path) -> None:
     """The finished folder takes its name; what it replaces is there until then."""
     replaced = out.with_name(out.name + REPLACED)
     shutil.rmtree(replaced, ignore_errors=True)

@@ -18,7 +18,7 @@ class Autoregressive(ChainMethod):
     """Every token given those before it. Its bound is the likelihood itself."""
 
     name = "ar"
-    can = Capabilities()
+    can = Capabilities(site_vocabularies=True)
 
     def resolve(self, recipe: Recipe) -> Recipe:
         """Causal attention, and the schedule that it means."""

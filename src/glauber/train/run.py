@@ -182,12 +182,17 @@ def check_plan(plan: Recipe, data: Data, world: World = ALONE) -> None:
         if (rows := (ours.stop - ours.start) // plan.train.grad_accum) % every:
             raise ValueError(f"train.causal_every is {every}, which does not divide the {rows} rows that are computed together")
     _require_room(plan, world)
-    plan.process.build(data.vocab, data.length, data.counts)
+    data_process(plan, data)
     check_options(plan.sampling, data.vocab)
     if plan.train.tensorboard:
         summary_writer()
     if plan.train.samples:
         require_pillow(data.codec)
+
+
+def data_process(plan: Recipe, data: Data) -> Process:
+    """The process of a recipe on this data; a user's codec may say what each site may hold."""
+    return plan.process.build(data.vocab, data.length, data.counts, getattr(data.codec, "allowed", None))
 
 
 def _silence(words: str) -> None:
@@ -206,7 +211,7 @@ def new_trainer(plan: Recipe, data: Data, start: Model | None, say: Say, world: 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(plan.train.seed)
         network = find_method(plan.method).network(plan.network)
-    process = plan.process.build(data.vocab, data.length, data.counts)
+    process = data_process(plan, data)
     if start is not None:
         _start_from(network, start, say)
     parameters = sum(p.numel() for p in network.parameters())
