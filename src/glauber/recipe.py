@@ -86,6 +86,9 @@ class TrainSpec:
     keep_checkpoints: int = 2
     evaluate_every: int = 1000
     """Steps between validation bounds."""
+    patience: int = 0
+    """Validations in a row without a better bound, after which training stops; the model then has the weights of the best one.
+    0: the weights are those of the last step, however the bound went."""
     samples: int = 4
     """Drawn at each validation, for people to look at; 0 for none."""
     tensorboard: bool = False
@@ -108,6 +111,8 @@ class TrainSpec:
                 "train.clean_fraction and train.marked_fraction are shares of rows, in [0, 1], "
                 f"not {self.clean_fraction} and {self.marked_fraction}"
             )
+        if self.patience < 0:
+            raise ValueError(f"train.patience is 0 or more, not {self.patience}")
         if self.samples < 0:
             raise ValueError(f"train.samples is 0 or more, not {self.samples}")
         if self.optimizer not in OPTIMIZERS:

@@ -1,11 +1,13 @@
 """A training run in a folder: what crashes loses no more than the steps since the last checkpoint.
 
 RUN/config.json     what it is: the recipe, the data's hash and folder, the model it started from, a CPU's threads
+RUN/chosen.toml     the choice that was made for it, if it was begun without a recipe
 RUN/lock            held by the process that trains
 RUN/log.jsonl       a line every few steps
 RUN/tensorboard/    the same for TensorBoard, if asked for
 RUN/samples/        a few from each validation
 RUN/checkpoints/    the newest few
+RUN/best/           the weights with the best bound so far, where `train.patience` asks for them
 RUN/model/          the averaged weights, as `glauber.load` takes them, once the run is done; till then those of a checkpoint
 """
 
@@ -27,13 +29,15 @@ from glauber.runs import CONFIG, checkpoints, going_on, write_frame
 from glauber.runtime.files import disk_full_said
 from glauber.runtime.memory import require_memory
 from glauber.runtime.signals import PATIENCE, stop_requests
+from glauber.train.best import Best
+from glauber.train.caution import cautions
 from glauber.train.checkpoint import read_newest
 from glauber.train.data import Data, digits_data, shards_data
 from glauber.train.folder import RunConfig, claimed, name_of, read_config, require_same
 from glauber.train.loop import loop, save
 from glauber.train.overrides import apply_settings
 from glauber.train.parallel import ALONE, World, whole
-from glauber.train.report import beside_the_bar, cut_log, last_validation, summary_writer
+from glauber.train.report import beside_the_bar, cut_log, summary_writer, validation_at
 from glauber.train.samples import quick_sampler, require_pillow
 from glauber.train.threads import settle_threads
 from glauber.train.trainer import Trainer
@@ -105,16 +109,29 @@ def _run(plan: Recipe, data: Data, out: Path, init: str | None, say: Say, world:
     shown = model if trainer.sharded else frame
     if plan.train.samples and quick_sampler(shown) is None:
         say(f"no samples while it trains: this model must go all {process.schedule.steps:,} steps of its own chain for each")
-    look = partial(validate, trainer, model, shown, data.valid, data.counts, out, partial(beside_the_bar, say))
+    for words in world.gather(cautions(plan.train, data) if world.first and not started else [])[0]:
+        say(words)
+    best = Best(trainer, out)
+
+    def look() -> dict[str, float]:
+        figures = validate(trainer, model, shown, data.valid, data.counts, out, partial(beside_the_bar, say))
+        best.see(figures)
+        return figures
+
     # One of several processes waits for the others; torchrun, which passes signals on, ends it if that takes too long.
     with stop_requests(PATIENCE if world.size == 1 else math.inf) as stopped:
-        loop(trainer, look, out, stopped)
+        loop(trainer, look, out, stopped, lambda: best.over)
         save(trainer, out)
-    if not trainer.done:
+    if not trainer.done and not best.over:
         say(f"stopped at step {trainer.step}; nothing is lost, go on with: {going_on(out)}")
         return Outcome(trainer.step, False, None)
     since: dict[str, Any] = {"steps": trainer.step, "seconds": round(trainer.seconds, 1)}
-    since |= {"metrics": found} if world.first and (found := last_validation(out / "log.jsonl")) else {}
+    if 0 <= best.step < trainer.step:
+        say(f"the bound was best at step {best.step:,}, {best.bits:.4f} bits per token; the model has the weights of that step")
+        best.take()
+        since["best_step"] = best.step
+    shown_step = since.get("best_step", trainer.step)
+    since |= {"metrics": found} if world.first and (found := validation_at(out / "log.jsonl", shown_step)) else {}
     model = finished(whole(trainer.average.network, world).eval(), since)
     saved = world.together(lambda: model.save(out / "model", overwrite=True) if world.first else None)
     return Outcome(trainer.step, True, saved)
@@ -178,6 +195,8 @@ def check_plan(plan: Recipe, data: Data, world: World = ALONE) -> None:
             raise ValueError("train.causal_every needs a causal network; set network.causal=true")
         if (rows := (ours.stop - ours.start) // plan.train.grad_accum) % every:
             raise ValueError(f"train.causal_every is {every}, which does not divide the {rows} rows that are computed together")
+    if plan.train.patience and plan.train.parallel == "fsdp" and world.size > 1:
+        raise ValueError("train.patience keeps whole weights, which no process of fsdp has; set train.patience=0")
     _require_room(plan, world)
     plan.process.build(data.vocab, data.length, data.counts)
     if plan.train.tensorboard:

@@ -37,7 +37,7 @@ def settle_threads(trainer: Trainer, config: Path, say: Callable[[str], None]) -
     elif cores == 1:
         number, why = 1, "torch would take no more here"
     else:
-        times = _times(trainer, cores)
+        times = step_times(trainer, cores)
         number, why = fewest(times), ", ".join(f"{seconds:.3g} s with {n}" for n, seconds in sorted(times.items()))
         why = f"a step takes {why}; OMP_NUM_THREADS sets another number"
     torch.set_num_threads(number)
@@ -60,7 +60,7 @@ def _cores() -> int:
     return max(1, torch.get_num_threads() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
-def _times(trainer: Trainer, cores: int) -> dict[int, float]:
+def step_times(trainer: Trainer, cores: int) -> dict[int, float]:
     """Seconds of a step by number of threads: all, half, a quarter, ... until fewer are slower."""
     times: dict[int, float] = {}
     number = cores
