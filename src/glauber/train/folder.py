@@ -21,8 +21,9 @@ LEFT_BEHIND = {LOCK, CHOSEN, f"{CONFIG}.tmp"}
 MAY_CHANGE = {
     f"train.{name}"
     for name in (
-        *("steps", "seconds", "checkpoint_every", "keep_checkpoints", "evaluate_every", "samples", "tensorboard", "parallel"),
-        *("patience", "lr", "min_lr", "warmup", "decay", "grad_clip"),  # who trained into a NaN must be able to lower the rate
+        *("steps", "seconds", "checkpoint_every", "keep_checkpoints", "evaluate_every", "valid_rows", "patience"),
+        *("samples", "tensorboard", "parallel"),
+        *("lr", "min_lr", "warmup", "decay", "grad_clip"),  # who trained into a NaN must be able to lower the rate
     )
 }
 """Settings that --resume takes."""

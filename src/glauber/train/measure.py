@@ -19,8 +19,8 @@ from glauber.train.threads import fewest, step_times
 from glauber.train.trainer import Trainer
 from glauber.train.validate import validate
 
-LEAST, FEWEST = 0.5, 3
-"""A recipe is timed for so many seconds and steps; its first step, in which things are set up, does not count."""
+LEAST = 0.5
+"""A recipe is timed for so many seconds, and a step at least; its first step, in which things are set up, does not count."""
 
 
 class Speed(NamedTuple):
@@ -44,10 +44,10 @@ def step_seconds(plan: Recipe, data: Data) -> float:
     return _timed(new_network_trainer(plan, data))
 
 
-def speed(plan: Recipe, data: Data) -> Speed:
-    """Of a step and of a validation, which takes the samples that the run will take, too."""
-    trainer = new_network_trainer(plan, data)
-    step, method = _timed(trainer), find_method(plan.method)
+def speed(plan: Recipe, data: Data, step: float | None = None) -> Speed:
+    """Of a step, unless that is known, and of a validation, which takes the samples that the run will take, too."""
+    trainer, method = new_network_trainer(plan, data), find_method(plan.method)
+    step = _timed(trainer) if step is None else step
     trained = Model(trainer.average.network, trainer.process, data.codec, plan.method, plan.sampling)
     shown = Model(trainer.average.network, method.sampled_by(plan, trainer.process), data.codec, plan.method, plan.sampling)
     began = time.perf_counter()
@@ -59,7 +59,7 @@ def speed(plan: Recipe, data: Data) -> Speed:
 def _timed(trainer: Trainer) -> float:
     trainer.advance().item()
     began, steps = time.perf_counter(), 0
-    while steps < FEWEST or time.perf_counter() - began < LEAST:
+    while not steps or time.perf_counter() - began < LEAST:
         trainer.advance().item()
         steps += 1
     return (time.perf_counter() - began) / steps
