@@ -11,6 +11,8 @@ from glauber.cli.app import output, sampling, what
 BUNDLED = " or ".join(sorted(config.parent.name for config in (Path(__file__).parents[1] / "bundled").glob("*/config.json")))
 MODEL = f"{BUNDLED}, which are in the box; the folder of a run or a model; or a hub id owner/name"
 PAPERS = "paper-owt, paper-celebahq, paper-ffhq, paper-800m"
+MINUTES = 5.0
+"""Of a run whose recipe is chosen for it."""
 RECIPES = f"tiny, small, base, large, digits, novels, fashion or faces, or one of the paper's: {PAPERS}"
 
 

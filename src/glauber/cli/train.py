@@ -6,16 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from glauber.cli.app import app, command, how, output, what
 from glauber.cli.files import require_writable
-from glauber.cli.options import MODEL, RECIPES
+from glauber.cli.options import MINUTES, MODEL, RECIPES
 
 if TYPE_CHECKING:
     from glauber.recipe import Recipe
     from glauber.train.data import Data
     from glauber.train.parallel import World
     from glauber.train.run import Outcome
-
-MINUTES = 5.0
-"""Of a run whose recipe is chosen for it."""
 
 
 @command(app)

@@ -23,7 +23,8 @@ FEW = 2**22
 """Bytes of tokens or texts below which one in twenty is kept for validation, and not one in a hundred."""
 LARGEST_SIDE = 32
 """Pixels of a side of the images that a network sees, unless told otherwise."""
-CODES = 512
+CODES, SQUARES_OF_A_CODE = 512, 8
+"""At most so many codes of patches, with so many squares for each."""
 
 
 class Prepared(NamedTuple):
@@ -92,9 +93,11 @@ def _images(source: Path, first: Path) -> Prepared:
     image = open_image(first)
     side = 2 ** min(int(np.log2(max(2, min(image.size)))), int(np.log2(LARGEST_SIDE)))
     patch = 2 if side <= 16 else 4
-    folders = {sub_folder(found.path, source) for found in find_images(source)}
+    lie = [sub_folder(found.path, source) for found in find_images(source)]
+    folders, squares = set(lie), len(lie) * (side // patch) ** 2
     classes = len(folders) > 1 and "" not in folders
-    word = f"patches:{CODES}:{min(patch, side)}"
+    codes = 2 ** max(1, min(int(np.log2(CODES)), int(np.log2(max(1, squares // SQUARES_OF_A_CODE)))))
+    word = f"patches:{codes}:{patch}"
     why = f"images of {side}×{side} pixels, {word}" + (f", {len(folders)} classes by their folders" if classes else "")
     grey = image.mode in ("1", "L")
     return Prepared({"tokenizer": word, "size": side, "grey": grey, "classes": classes, "valid": 0.05}, why)
