@@ -1,8 +1,10 @@
 """A recipe that nobody named: every choice that is printed, at the edges of what data, time and machine can be."""
 
 import math
+import re
 import shutil
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -186,3 +188,14 @@ def test_a_run_keeps_its_choice_beside_its_config(tmp_path):
     assert any("glauber train --config takes it" in words for words in said)
     plan = recipe_of(read_settings(tmp_path / "run" / "chosen.toml"))
     assert run(plan, data_of(40, 8), tmp_path / "again", say=lambda words: None).finished
+
+
+def test_the_table_of_sizes_in_the_docs_is_that_of_the_code():
+    page = (Path(__file__).parents[2] / "docs" / "sizes.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| (\d+) \| (\d+) \| ([\d,]+) \| ([\d,]+) \| ([\d.]+) \|$", page, re.MULTILINE)
+    assert [tuple(map(int, row[:3])) for row in rows] == list(SIZES)
+    for *size, parameters, tokens, rate in rows:
+        network = choosing._plan(data_of(4, 4), tuple(map(int, size)), None).network
+        assert int(parameters.replace(",", "")) == blocks(network)
+        assert int(tokens.replace(",", "")) == RATIO * blocks(network)
+        assert float(rate) == choosing._rate(int(size[0]))
