@@ -3,7 +3,6 @@
 import math
 import re
 import shutil
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -41,7 +40,7 @@ def data_of(rows: int, length: int, vocab: int = 5, valid: int = 4, classes: int
 
 
 def trained(data: Data, out, **settings):
-    return fitting.train_chosen(data, SHORT, out, None, settings, lambda words: None, time.perf_counter())
+    return fitting.train_chosen(data, SHORT, out, None, None, settings, lambda words: None)
 
 
 @pytest.fixture
@@ -184,7 +183,7 @@ def test_the_choice_is_written_as_settings_that_are_read_back(timed, tmp_path):
 
 def test_a_run_keeps_its_choice_beside_its_config(tmp_path):
     said: list[str] = []
-    fitting.train_chosen(data_of(40, 8), SHORT, tmp_path / "run", None, {}, said.append, time.perf_counter())
+    fitting.train_chosen(data_of(40, 8), SHORT, tmp_path / "run", None, None, {}, said.append)
     assert any("glauber train --config takes it" in words for words in said)
     plan = recipe_of(read_settings(tmp_path / "run" / "chosen.toml"))
     assert run(plan, data_of(40, 8), tmp_path / "again", say=lambda words: None).finished

@@ -68,7 +68,7 @@ def test_one_long_array_is_cut_into_rows_and_classes_of_rows_are_named():
     from glauber.train import fitting
 
     data = fitting._tokens(torch.arange(2000) % 7, None, None)
-    assert (data.length, len(data.train) + len(data.valid), data.vocab) == (256, 7, 7)
+    assert (data.length, len(data.train) + len(data.valid), data.vocab) == (64, 31, 7)
     told = fitting._tokens(torch.arange(40).view(20, 2) % 5, list("ab") * 10, None)
     assert told.classes == ("a", "b")
     rows = np.concatenate([told.train[np.arange(19)], told.valid[np.arange(1)]])
@@ -106,7 +106,7 @@ def test_a_folder_that_holds_something_is_left_alone(tmp_path):
 
 def test_things_are_prepared_as_suits_them(tmp_path):
     (tmp_path / "short.txt").write_text("a")
-    assert suited(tmp_path / "short.txt").options["tokenizer"] == "char"
+    assert suited(tmp_path / "short.txt").options | {"tokenizer": "char", "length": 8} == suited(tmp_path / "short.txt").options
     (tmp_path / "long.txt").write_text("a" * 2**21)
     assert suited(tmp_path / "long.txt").options["tokenizer"] == "bpe:4096"
     np.save(tmp_path / "tokens.npy", np.array([[3, 8]]))
@@ -129,13 +129,12 @@ def test_data_of_other_tokens_than_the_model_s_is_refused(of_texts, tmp_path):
     (tmp_path / "a.txt").write_text("another alphabet: XYZ " * 50)
     prepare([tmp_path / "a.txt"], tmp_path / "data", "char", 16, progress=False)
     with refused("give the texts themselves as --data"):
-        own_data(tmp_path / "data", tmp_path / "beside", model)
-    data, why = own_data(tmp_path / "a.txt", tmp_path / "beside")
-    assert why is not None
+        own_data(tmp_path / "data", tmp_path / "beside", model, print)
+    data = own_data(tmp_path / "a.txt", tmp_path / "beside", None, print)
     with refused("give the texts themselves as --data"):
         require_tokens_of(model, data)
     with refused("holds prepared data already"):
-        own_data(tmp_path / "a.txt", tmp_path / "beside")
+        own_data(tmp_path / "a.txt", tmp_path / "beside", None, print)
 
 
 def test_the_bare_command_tells_its_choices_and_its_file_of_settings_begins_the_same_run_again(tmp_path):
@@ -145,7 +144,7 @@ def test_the_bare_command_tells_its_choices_and_its_file_of_settings_begins_the_
     for name in ("data", "device", "size", "train.batch", "train.optimizer", "train.lr", "train.seconds", "train.patience"):
         assert any(line.startswith(name) for line in done.stdout.splitlines()), name
     assert "it will take" in done.stdout
-    assert open_shards(tmp_path / "run-data").length == 256
+    assert open_shards(tmp_path / "run-data").length == 128
     words = ["train", "--data", "run-data", "--out", "again", "--config", "run/chosen.toml", "--set=train.lr=0.004"]
     again = commands.glauber(*words, cwd=tmp_path)
     assert again.returncode == 0, again.stderr

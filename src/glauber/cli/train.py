@@ -1,6 +1,5 @@
 """The command `train`."""
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,7 +34,6 @@ def train(
 
     Stop it when you like: --out RUN --resume goes on, on one CPU to the same weights bit for bit.
     """
-    began = time.perf_counter()
     from glauber.train.folder import require_place
     from glauber.train.parallel import processes
     from glauber.train.run import run
@@ -48,7 +46,7 @@ def train(
         world.together(lambda: look() if world.first else None)
         changes = world.together(lambda: _changes(config, settings or []))
         if recipe is None and not resume and "name" not in changes:
-            outcome = _train_chosen(out, data, init, MINUTES if minutes is None else minutes, changes, world, began)
+            outcome = _train_chosen(out, data, init, MINUTES if minutes is None else minutes, changes, world)
         elif minutes is not None:
             raise ValueError("--minutes is for a run whose recipe is chosen for it; say --set train.seconds=... instead")
         else:
@@ -66,11 +64,11 @@ def _changes(config: Path | None, settings: list[str]) -> dict[str, Any]:
 
 
 def _train_chosen(
-    out: Path, data: Path | None, init: str | None, minutes: float, changes: dict[str, Any], world: "World", began: float
+    out: Path, data: Path | None, init: str | None, minutes: float, changes: dict[str, Any], world: "World"
 ) -> "Outcome":
     """With a recipe that is chosen for the data, the machine and the time."""
     from glauber.model import load
-    from glauber.train.fitting import say_how, train_chosen
+    from glauber.train.fitting import train_chosen
     from glauber.train.own import BESIDE, own_data
 
     if data is None:
@@ -78,9 +76,8 @@ def _train_chosen(
     if world.size > 1:
         raise ValueError("a recipe is chosen for one process; under torchrun name one with --recipe, such as large")
     start = load(init) if init is not None else None
-    found, why = own_data(data, out.with_name(out.name + BESIDE), start)
-    say_how(why, print)
-    return train_chosen(found, minutes, out, init, changes, print, began)
+    found = own_data(data, out.with_name(out.name + BESIDE), start, print)
+    return train_chosen(found, minutes, out, init, start, changes, print)
 
 
 def _plan(out: Path, recipe: str | None, data: Path | None, changes: dict[str, Any], resume: bool) -> "tuple[Recipe, Data]":

@@ -25,7 +25,7 @@ def seen_often(times: float) -> str:
     """Of data that is seen so many times."""
     return (
         f"each row will be seen about {times:,.0f} times, and beyond {TIMES} a network learns rows by heart: "
-        "follow the bound by train.patience, train for less time, or give more data"
+        "train for less time, give more data, or let train.patience keep the weights with the best bound"
     )
 
 

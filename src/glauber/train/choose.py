@@ -40,12 +40,16 @@ STEPS, FEW_STEPS = 3000, 300
 """With more of them, a larger batch is better; with fewer than these, one that is smaller than usual."""
 SMALLEST_BATCH, LARGEST_BATCH = 2**11, 2**17
 """Tokens of a step."""
+GPU_BATCH = 2**15
+"""On a GPU sizes are timed with so many tokens a step, since fewer leave it idle."""
 TUNED_WIDTH, TUNED_LR = 96, 1e-2
 """The width that this rate of Muon was found for; a wider network bears less."""
 LOOKS, LOOKING, PATIENCE = 12, 0.1, 4
 """Validations of a run, if they take no more than this share of the time; and how many may pass without a better bound."""
 CALLS_OF_A_LOOK, FORWARD = 9, 1 / 3
 """Passes over each row that a validation takes, and what a pass costs beside a step of training."""
+FEWEST_ROWS = 4
+"""Of a validation."""
 ROWS_OF_A_CLASS = 8
 """Fewer rows than that teach nothing of a class."""
 FINE_LR = 3e-4
@@ -88,33 +92,29 @@ def choose(
     minutes: float,
     init: Model | None = None,
     settings: Mapping[str, Any] = MappingProxyType({}),
-    began: float | None = None,
 ) -> Choice:
     """The recipe for this data, to be trained within so many minutes on the device that is there.
 
     Args:
         init: the model that it will start from, whose shape it then has.
         settings: what the user has chosen, by the names that `--set` takes.
-        began: when the time began to run, by `time.perf_counter`; now if not given.
     """
     if not 0 < minutes < math.inf:
         raise ValueError(f"the time is a number of minutes above 0, not {minutes:g}")
-    began = time.perf_counter() if began is None else began
+    began = time.perf_counter()
     first = fit(_plan(data, SIZES[0], init), data)
     check_plan(first, data)
-    before = time.perf_counter()
     with as_many_threads_as_pay(first, data) as threads:
-        settling = time.perf_counter() - before  # the run will do it again
         plan, each, size = _sized(data, 60 * minutes, init)
         timed, plan = plan, _looking(_batched(plan, data, 60 * minutes / each), each, 60 * minutes)
         plan = fit(apply_settings(plan, settings), data)
         check_plan(plan, data)
         known = not settings and plan.train.batch == timed.train.batch
         taken = speed(plan, data, each * plan.train.batch * data.length if known else None)
-    spent = time.perf_counter() - began + settling
-    plan = apply_settings(_scheduled(plan, 60 * minutes - spent, taken), settings)
+    spent = time.perf_counter() - began
+    plan = apply_settings(_scheduled(plan, 60 * minutes - spent, taken, settings.get("train.seconds")), settings)
     forecast = foresee(plan.train, len(data.train), taken, spent)
-    return Choice(plan, size, threads, taken, forecast, time.perf_counter() - began, settings, init is not None)
+    return Choice(plan, size, threads, taken, forecast, spent, settings, init is not None)
 
 
 def foresee(spec: TrainSpec, rows: int, taken: Speed, spent: float = 0.0) -> Forecast:
@@ -135,17 +135,23 @@ def _plan(data: Data, size: tuple[int, int, int], init: Model | None) -> Recipe:
     train = TrainSpec(
         steps=STEPS, batch=2, optimizer="muon", lr=_rate(width), warmup=50, ema_decay=0.99, patience=PATIENCE, **MIXED
     )
-    method = "ggm"
+    process, method = ProcessSpec(keep="linear", noise="uniform" if image else "unigram"), "ggm"
     if init is not None:
-        network, method = init.network.config, init.method.name
+        network, process, method = init.network.config, _process_of(init, process), init.method.name
         train = replace(train, optimizer="adamw", lr=FINE_LR)
     if not (network.causal and find_method(method).can.causal_rows):
         train = replace(train, causal_every=0)
-    if ALONE.device.type == "cuda":
-        train = replace(train, precision="bf16")
-    process = ProcessSpec(keep="linear", noise="uniform" if image else "unigram")
-    train = replace(train, batch=_rows(SMALLEST_BATCH, data))
+    on_gpu = ALONE.device.type == "cuda"
+    train = replace(train, batch=_rows(GPU_BATCH if on_gpu else SMALLEST_BATCH, data), precision="bf16" if on_gpu else "fp32")
     return Recipe("chosen", "chosen for this data, machine and time", "those of the data", network, process, train, method)
+
+
+def _process_of(init: Model, other: ProcessSpec) -> ProcessSpec:
+    """The process that a model was trained on, with the other's noise."""
+    said = (init.trained or init.process.schedule).to_dict()
+    keep = tuple(said["keep"]) if isinstance(said["keep"], list) else said["keep"]
+    order = said["order"] if isinstance(said["order"], str) else other.order
+    return replace(other, sweeps=said["steps"] // said["length"], keep=keep, order=order)
 
 
 def tells_classes(data: Data) -> bool:
@@ -223,15 +229,15 @@ def _batched(plan: Recipe, data: Data, tokens: float) -> Recipe:
 def _looking(plan: Recipe, each: float, seconds: float) -> Recipe:
     """With validations on so few rows, and without samples, that there is time for LOOKS of them."""
     look = CALLS_OF_A_LOOK * FORWARD * each * plan.network.length  # seconds of a row
-    rows = int(min(max(8, LOOKING * seconds / LOOKS / look), plan.train.valid_rows))
+    rows = int(min(max(FEWEST_ROWS, LOOKING * seconds / LOOKS / look), plan.train.valid_rows))
     few = rows < plan.train.valid_rows
     return replace(plan, train=replace(plan.train, valid_rows=rows, samples=0 if few else plan.train.samples))
 
 
-def _scheduled(plan: Recipe, seconds: float, taken: Speed) -> Recipe:
-    """With the time that is left, less that of the validations, and all that counts in steps."""
-    looks = int(min(max(2, LOOKING * seconds / taken.look), LOOKS))
-    seconds = max(LEAST, seconds - looks * taken.look)
+def _scheduled(plan: Recipe, left: float, taken: Speed, asked: float | None) -> Recipe:
+    """With the seconds that were asked for, else those that are left but for the validations; and all that counts in steps."""
+    looks = int(min(max(1, LOOKING * (asked or left) / taken.look), LOOKS))
+    seconds = asked or max(LEAST, left - looks * taken.look)
     steps = max(1, round(seconds / taken.step))
     train = replace(
         plan.train,

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import time
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -24,11 +23,9 @@ from glauber.train.data import Data
 from glauber.train.explain import lines, write_choice
 from glauber.train.folder import require_place
 from glauber.train.in_memory import InMemory
-from glauber.train.own import BESIDE, own_data
+from glauber.train.own import BESIDE, own_data, row_length
 from glauber.train.run import FLOAT, Outcome, Say, run
 
-LENGTH = 256
-"""Tokens of a row that one long array is cut into."""
 HELD_OUT = 20
 """One row in so many is kept for validation."""
 STATE, MODELS = 4, 2
@@ -52,35 +49,27 @@ def fit(
         out: a new folder to keep the run in; nothing but the model is kept if None.
         say: what to do with what is told.
     """
-    began = time.perf_counter()
     start = load(init) if init is not None else None
     with TemporaryDirectory() as folder:
         where = Path(out) if out is not None else Path(folder) / "run"
         require_place(where, resume=False)
-        found, why = _data(data, classes, where, start, Path(folder))
-        say_how(why, say)
-        train_chosen(found, minutes, where, init, {}, say, began)
+        found = _data(data, classes, where, start, Path(folder), say)
+        train_chosen(found, minutes, where, init, start, {}, say)
         return load(str(where))
 
 
-def say_how(why: str | None, say: Say) -> None:
-    """How data was prepared, if it was."""
-    if why is not None:
-        say(why)
-
-
 def train_chosen(
-    data: Data, minutes: float, out: Path, init: str | None, settings: Mapping[str, Any], say: Say, began: float
+    data: Data, minutes: float, out: Path, init: str | None, start: Model | None, settings: Mapping[str, Any], say: Say
 ) -> Outcome:
-    """Choose a recipe, tell it, write it down, train by it."""
-    choice = choose(data, minutes, load(init) if init is not None else None, settings, began)
+    """Choose a recipe, tell it, write it down, train by it. `start` is the model that `init` names."""
+    choice = choose(data, minutes, start, settings)
     for line in lines(choice, data):
         say(line)
     require_disk(choice.plan, out)
     with disk_full_said(out, "repeat the command"):
         out.mkdir(parents=True, exist_ok=True)
         say(f"the choice is in {write_choice(choice, data, out)}, to keep or to change: glauber train --config takes it")
-    return run(choice.plan, data, out, init=init, say=say)
+    return run(choice.plan, data, out, init=init, say=say, threads=choice.threads)
 
 
 def require_disk(plan: Recipe, out: Path) -> None:
@@ -95,12 +84,12 @@ def require_disk(plan: Recipe, out: Path) -> None:
         )
 
 
-def _data(data: Any, classes: Sequence[Any] | None, out: Path, init: Model | None, scratch: Path) -> tuple[Data, str | None]:
+def _data(data: Any, classes: Sequence[Any] | None, out: Path, init: Model | None, scratch: Path, say: Say) -> Data:
     """What was given as data, prepared beside the run unless it is tokens."""
     beside = out.with_name(out.name + BESIDE)
     if isinstance(data, str | Path):
         _require_no_classes(classes, "a path")
-        return own_data(Path(data), beside, init)
+        return own_data(Path(data), beside, init, say)
     things: Any = data if isinstance(data, np.ndarray | torch.Tensor) else list(data)
     if len(things) == 0:
         raise ValueError("there is nothing to train on; give at least one text, image or row of tokens")
@@ -108,10 +97,10 @@ def _data(data: Any, classes: Sequence[Any] | None, out: Path, init: Model | Non
         raise ValueError(f"there are {len(things):,} rows, and {len(classes):,} classes; give one class for each row")
     if all(isinstance(thing, str) for thing in things):
         _require_no_classes(classes, "texts")
-        return own_data(_written_texts(things, scratch), beside, init)
+        return own_data(_written_texts(things, scratch), beside, init, say)
     if all(hasattr(thing, "convert") for thing in things):
-        return own_data(_written_images(things, classes, scratch / "images"), beside, init)
-    return _tokens(as_tokens(things), classes, init), None
+        return own_data(_written_images(things, classes, scratch / "images"), beside, init, say)
+    return _tokens(as_tokens(things), classes, init)
 
 
 def _require_no_classes(classes: Any, what: str) -> None:
@@ -139,7 +128,7 @@ def _written_images(images: Sequence[Any], classes: Sequence[Any] | None, folder
 def _tokens(tokens: Tensor, classes: Sequence[Any] | None, init: Model | None) -> Data:
     """Rows in memory, some of them drawn at random for validation; one long array is cut into rows."""
     if tokens.dim() == 1 and classes is None:
-        length = min(LENGTH, len(tokens))
+        length = row_length(len(tokens))
         tokens = tokens[: len(tokens) // length * length].view(-1, length)
     if tokens.dim() != 2 or not tokens.numel() or int(tokens.min()) < 0:
         raise ValueError(f"tokens are whole numbers from 0, of shape (rows, L) or (n,), not {tuple(tokens.shape)}")

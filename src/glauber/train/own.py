@@ -14,6 +14,7 @@ from glauber.data.sources import TOKENS, sub_folder
 from glauber.model import Model
 from glauber.runtime.files import walk, write
 from glauber.train.data import Data, shards_data
+from glauber.train.run import Say
 
 BESIDE, CODEC = "-data", "codec.json"
 LETTERS = 2**21
@@ -27,6 +28,10 @@ CODES, SQUARES_OF_A_CODE = 512, 8
 """At most so many codes of patches, with so many squares for each."""
 
 
+ROWS, SHORTEST, LONGEST = 20, 8, 256
+"""Texts are cut into so many rows or more, of so many tokens."""
+
+
 class Prepared(NamedTuple):
     """How something is to be prepared: the options of `prepare`, and why."""
 
@@ -34,22 +39,22 @@ class Prepared(NamedTuple):
     why: str
 
 
-def own_data(source: Path, folder: Path, init: Model | None = None, progress: bool = True) -> tuple[Data, str | None]:
+def own_data(source: Path, folder: Path, init: Model | None, say: Say) -> Data:
     """The data of a prepared folder; or of anything that `prepare` reads, which is prepared into `folder` first.
 
-    Also how that was done, in words. A model that training starts from must have made the same tokens, and its tokenizer is
-    the one that texts are prepared by.
+    A model that training starts from must have made the same tokens, and its tokenizer is the one that texts are prepared by.
     """
     if (source / HEADER).is_file():
-        data, why = shards_data(source), None
+        data = shards_data(source)
     else:
         if (folder / HEADER).is_file():
             raise ValueError(f"{folder} holds prepared data already; train on that with --data, or name another --out")
         chosen = _for_init(init, folder) if init is not None else suited(source)
-        prepare([source], folder, progress=progress, **chosen.options)
-        data, why = shards_data(folder), f"prepared into {folder}: {chosen.why}"
+        prepare([source], folder, **chosen.options)
+        data = shards_data(folder)
+        say(f"prepared into {folder}: {chosen.why}")
     require_tokens_of(init, data)
-    return data, why
+    return data
 
 
 def require_tokens_of(init: Model | None, data: Data) -> None:
@@ -83,9 +88,14 @@ def suited(source: Path) -> Prepared:
     if first is not None:
         return _images(source, first.path)
     size = sum(file.stat().st_size for file in files)
-    tokenizer = "char" if size < LETTERS else PIECES
+    tokenizer, length = "char" if size < LETTERS else PIECES, row_length(size)
     why = f"texts of {size / 1e6:.1f} MB, " + ("a token for each letter" if tokenizer == "char" else f"word pieces, {PIECES}")
-    return Prepared({"tokenizer": tokenizer, "valid": _share(size)}, why)
+    return Prepared({"tokenizer": tokenizer, "length": length, "valid": _share(size)}, f"{why}, rows of {length}")
+
+
+def row_length(tokens: int) -> int:
+    """A power of two that leaves ROWS rows, between a shortest and a longest."""
+    return int(min(max(2 ** int(np.log2(max(1, tokens // ROWS))), SHORTEST), LONGEST))
 
 
 def _images(source: Path, first: Path) -> Prepared:

@@ -66,11 +66,13 @@ def run(
     init: str | None = None,
     say: Say = print,
     world: World = ALONE,
+    threads: int | None = None,
 ) -> Outcome:
     """Train `plan` on `data` in the folder `out`, or go on with the run there. Every process of `world` calls it.
 
     Args:
         init: a model whose weights the run starts from; on going on, the one that it started from if not given.
+        threads: of a CPU, for a run that begins; timed if not given.
     """
     plan = fit(plan, data)
     say = say if world.first else _silence
@@ -78,14 +80,14 @@ def run(
     begun = world.together(lambda: read_config(out) if resume else None)
     init = name_of(init) if init is not None else begun.init if begun is not None else None
     with claimed(out, RunConfig(plan, data.hash, data.folder, init), resume, world), disk_full_said(out, "go on with --resume"):
-        return _run(plan, data, out, init, say, world)
+        return _run(plan, data, out, init, say, world, threads)
 
 
-def _run(plan: Recipe, data: Data, out: Path, init: str | None, say: Say, world: World) -> Outcome:
+def _run(plan: Recipe, data: Data, out: Path, init: str | None, say: Say, world: World, threads: int | None) -> Outcome:
     """From the newest checkpoint, or the start, to the end or a signal."""
     started = bool(checkpoints(out / "checkpoints"))
     trainer, process = world.together(lambda: new_trainer(plan, data, None if started else init, say, world))
-    settle_threads(trainer, out / CONFIG, say)
+    settle_threads(trainer, out / CONFIG, say, threads)
     if (newest := world.together(lambda: read_newest(out / "checkpoints", world, trainer.empty))) is not None:
         tensors, numbers, complaints = newest
         for complaint in complaints:
