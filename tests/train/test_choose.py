@@ -178,7 +178,7 @@ def test_the_choice_is_written_as_settings_that_are_read_back(timed, tmp_path):
     assert again.train == choice.plan.train
     assert again.process == choice.plan.process
     assert {**again.to_dict()["network"], "vocab": 5, "length": 16} == choice.plan.to_dict()["network"]
-    assert 'noise = "unigram"  # tokens differ in frequency' in text
+    assert 'noise = "unigram"  # as often as the tokens occur' in text
 
 
 def test_a_run_keeps_its_choice_beside_its_config(tmp_path):

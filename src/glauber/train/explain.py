@@ -62,11 +62,12 @@ def reasons(choice: Choice, data: Data) -> dict[str, str]:
         "size": f"{network.layers} layers of width {network.width}, {blocks(network):,} parameters in them; {choice.size}",
         "train.batch": f"{train.batch:,} rows, {tokens:,} tokens a step; {_batch(choice, data)}",
         "train.optimizer": f"{train.optimizer}; "
-        + ("the weights are good already, and move little" if started else "it learns more in the same time than adamw"),
-        "train.lr": f"{train.lr:g}; " + ("small, for the same reason" if started else "lower for a wider network"),
+        + ("the weights are good already, and move little" if started else "the recipe small was tuned with it"),
+        "train.lr": f"{train.lr:g}; "
+        + ("small, for the same reason" if started else "tuned at a width of 96, and lower for a wider network"),
         "train.causal_every": _shares(data, train),
         "process.noise": f"{plan.process.noise}; "
-        + ("an image's codes are all about as frequent" if plan.process.noise == "uniform" else "tokens differ in frequency"),
+        + ("as the recipes for images have it" if plan.process.noise == "uniform" else "as often as the tokens occur"),
         "train.precision": f"{train.precision}; "
         + ("a GPU has it" if train.precision == "bf16" else "a CPU gains nothing by less"),
         "train.seconds": f"{train.seconds:g}; the rate falls by the clock, and a step takes {taken.step:.3g} s",

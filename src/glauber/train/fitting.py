@@ -1,8 +1,9 @@
 """A model of your data in one call."""
 
 import json
+import reprlib
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,6 +27,8 @@ from glauber.train.in_memory import InMemory
 from glauber.train.own import BESIDE, own_data, row_length
 from glauber.train.run import FLOAT, Outcome, Say, run
 
+LONGEST_PATH = 1024
+"""Characters."""
 HELD_OUT = 20
 """One row in so many is kept for validation."""
 STATE, MODELS = 4, 2
@@ -87,9 +90,13 @@ def require_disk(plan: Recipe, out: Path) -> None:
 def _data(data: Any, classes: Sequence[Any] | None, out: Path, init: Model | None, scratch: Path, say: Say) -> Data:
     """What was given as data, prepared beside the run unless it is tokens."""
     beside = out.with_name(out.name + BESIDE)
+    if isinstance(data, str) and ("\n" in data or len(data) > LONGEST_PATH):
+        raise ValueError("a text goes into a list, since a string by itself is a path; give [text], or several")
     if isinstance(data, str | Path):
         _require_no_classes(classes, "a path")
         return own_data(Path(data), beside, init, say)
+    if not isinstance(data, Iterable) or getattr(data, "ndim", 1) == 0:
+        raise ValueError(f"train on a path, texts, images or an array of tokens, not on {reprlib.repr(data)}")
     things: Any = data if isinstance(data, np.ndarray | torch.Tensor) else list(data)
     if len(things) == 0:
         raise ValueError("there is nothing to train on; give at least one text, image or row of tokens")

@@ -127,16 +127,22 @@ def _run(plan: Recipe, data: Data, out: Path, init: str | None, say: Say, world:
     if not trainer.done and not best.over:
         say(f"stopped at step {trainer.step}; nothing is lost, go on with: {going_on(out)}")
         return Outcome(trainer.step, False, None)
-    since: dict[str, Any] = {"steps": trainer.step, "seconds": round(trainer.seconds, 1)}
-    if 0 <= best.step < trainer.step:
-        say(f"the bound was best at step {best.step:,}, {best.bits:.4f} bits per token; the model has the weights of that step")
-        best.take()
-        since["best_step"] = best.step
-    shown_step = since.get("best_step", trainer.step)
-    since |= {"metrics": found} if world.first and (found := validation_at(out / "log.jsonl", shown_step)) else {}
+    since = _ended(trainer, best, out, say)
     model = finished(whole(trainer.average.network, world).eval(), since)
     saved = world.together(lambda: model.save(out / "model", overwrite=True) if world.first else None)
     return Outcome(trainer.step, True, saved)
+
+
+def _ended(trainer: Trainer, best: Best, out: Path, say: Say) -> dict[str, Any]:
+    """What the model tells of its training. The averaged network then has the best weights, if others than the last were."""
+    since: dict[str, Any] = {"steps": trainer.step, "seconds": round(trainer.seconds, 1)}
+    step = trainer.step
+    if 0 <= best.step < step:
+        say(f"the bound was best at step {best.step:,}, {best.bits:.4f} bits per token; the model has the weights of that step")
+        best.take()
+        since["best_step"] = step = best.step
+    found = validation_at(out / "log.jsonl", step) if trainer.world.first else {}
+    return since | ({"metrics": found} if found else {})
 
 
 def resumed(out: Path, settings: Mapping[str, Any], name: str | None = None, folder: Path | None = None) -> tuple[Recipe, Data]:
