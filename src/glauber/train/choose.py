@@ -48,6 +48,8 @@ LOOKS, LOOKING, PATIENCE = 12, 0.1, 4
 """Validations of a run, if they take no more than this share of the time; and how many may pass without a better bound."""
 CALLS_OF_A_LOOK, FORWARD = 9, 1 / 3
 """Passes over each row that a validation takes, and what a pass costs beside a step of training."""
+CHOOSING = 0.15
+"""After this share of the time no more is tried."""
 FEWEST_ROWS = 4
 """Of a validation."""
 ROWS_OF_A_CLASS = 8
@@ -105,12 +107,15 @@ def choose(
     first = fit(_plan(data, SIZES[0], init), data)
     check_plan(first, data)
     with as_many_threads_as_pay(first, data) as threads:
-        plan, each, size = _sized(data, 60 * minutes, init)
+        until = began + CHOOSING * 60 * minutes
+        plan, each, size = _sized(data, 60 * minutes, init, until)
         timed, plan = plan, _looking(_batched(plan, data, 60 * minutes / each), each, 60 * minutes)
         plan = fit(apply_settings(plan, settings), data)
         check_plan(plan, data)
+        step = each * plan.train.batch * data.length
         known = not settings and plan.train.batch == timed.train.batch
-        taken = speed(plan, data, each * plan.train.batch * data.length if known else None)
+        late = not settings and time.perf_counter() > until
+        taken = Speed(step, _look(plan, each)) if late else speed(plan, data, step if known else None)
     spent = time.perf_counter() - began
     plan = apply_settings(_scheduled(plan, 60 * minutes - spent, taken, settings.get("train.seconds")), settings)
     forecast = foresee(plan.train, len(data.train), taken, spent)
@@ -175,13 +180,15 @@ def blocks(network: TransformerConfig) -> int:
     return layout.layers * sum(map(math.prod, layout.block.values()))
 
 
-def _sized(data: Data, seconds: float, init: Model | None) -> tuple[Recipe, float, str]:
-    """The recipe of the size for the time, the seconds that a token takes, and why it is that size."""
+def _sized(data: Data, seconds: float, init: Model | None, until: float) -> tuple[Recipe, float, str]:
+    """The recipe of the size for the time, the seconds that a token takes, and why it is that size; none is tried too late."""
     plan = fit(_plan(data, SIZES[0], init), data)
     each = step_seconds(plan, data) / (plan.train.batch * data.length)
     if init is not None:
         return plan, each, "that of the model it starts from"
     for size in SIZES[1:]:
+        if time.perf_counter() > until:
+            return plan, each, "this machine is so slow now that there is no time to try the next one"
         larger = fit(_plan(data, size, None), data)
         if (why := _too_large(larger, data, seconds / each)) is not None:
             return plan, each, why
@@ -228,10 +235,15 @@ def _batched(plan: Recipe, data: Data, tokens: float) -> Recipe:
 
 def _looking(plan: Recipe, each: float, seconds: float) -> Recipe:
     """With validations on so few rows, and without samples, that there is time for LOOKS of them."""
-    look = CALLS_OF_A_LOOK * FORWARD * each * plan.network.length  # seconds of a row
-    rows = int(min(max(FEWEST_ROWS, LOOKING * seconds / LOOKS / look), plan.train.valid_rows))
+    row = _look(plan, each) / plan.train.valid_rows
+    rows = int(min(max(FEWEST_ROWS, LOOKING * seconds / LOOKS / row), plan.train.valid_rows))
     few = rows < plan.train.valid_rows
     return replace(plan, train=replace(plan.train, valid_rows=rows, samples=0 if few else plan.train.samples))
+
+
+def _look(plan: Recipe, each: float) -> float:
+    """About the seconds of a validation, from those that a token takes in training."""
+    return CALLS_OF_A_LOOK * FORWARD * each * plan.network.length * plan.train.valid_rows
 
 
 def _scheduled(plan: Recipe, left: float, taken: Speed, asked: float | None) -> Recipe:
