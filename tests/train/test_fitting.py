@@ -129,8 +129,9 @@ def test_a_tokenizer_that_was_written_beside_the_data_makes_the_same_tokens(of_t
 
 def test_data_of_other_tokens_than_the_model_s_is_refused(of_texts, tmp_path):
     _, model, _ = of_texts
-    (tmp_path / "a.txt").write_text("another alphabet: XYZ " * 50)
+    (tmp_path / "a.txt").write_text(TEXTS[0].replace("c", "z"))  # as many letters
     prepare([tmp_path / "a.txt"], tmp_path / "data", "char", 16, progress=False)
+    assert open_shards(tmp_path / "data").vocab == model.process.vocab
     with refused("give the texts themselves as --data"):
         own_data(tmp_path / "data", tmp_path / "beside", model, print)
     data = own_data(tmp_path / "a.txt", tmp_path / "beside", None, print)
