@@ -92,6 +92,11 @@ class TrainSpec:
     keep_checkpoints: int = 2
     evaluate_every: int = 1000
     """Steps between validation bounds."""
+    valid_rows: int = 64
+    """Rows that a validation bound is taken on, unless there are fewer."""
+    patience: int = 0
+    """Validations in a row without a better bound, after which training stops; the model then has the weights of the best one.
+    0: the weights are those of the last step, however the bound went."""
     samples: int = 4
     """Drawn at each validation, for people to look at; 0 for none."""
     tensorboard: bool = False
@@ -114,6 +119,10 @@ class TrainSpec:
                 "train.clean_fraction and train.marked_fraction are shares of rows, in [0, 1], "
                 f"not {self.clean_fraction} and {self.marked_fraction}"
             )
+        if self.valid_rows < 1:
+            raise ValueError(f"train.valid_rows is at least 1, not {self.valid_rows}")
+        if self.patience < 0:
+            raise ValueError(f"train.patience is 0 or more, not {self.patience}")
         if not 0 <= self.samples <= MOST_SAMPLES:
             raise ValueError(f"train.samples is 0 to {MOST_SAMPLES:,}, for people to look at, not {self.samples:,}")
         if self.optimizer not in OPTIMIZERS:

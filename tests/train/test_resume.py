@@ -163,9 +163,9 @@ def test_where_there_is_no_run_resume_is_refused_and_leaves_no_trace(what, strai
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_run_needs_a_recipe_to_begin(tmp_path):
-    done = commands.glauber("train", "--out", tmp_path / "run", "--data", tmp_path)
-    assert "name a recipe with --recipe, e.g. small, or go on with the run in --out by --resume" in refusal(done)
+def test_a_run_needs_data_or_a_recipe_to_begin(tmp_path):
+    done = commands.glauber("train", "--out", tmp_path / "run")
+    assert "say with --data what to train on, name a recipe that brings its own, or go on with --resume" in refusal(done)
     assert not (tmp_path / "run").exists()
 
 

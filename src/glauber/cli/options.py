@@ -11,7 +11,9 @@ from glauber.cli.app import output, sampling, what
 BUNDLED = " or ".join(sorted(config.parent.name for config in (Path(__file__).parents[1] / "bundled").glob("*/config.json")))
 MODEL = f"{BUNDLED}, which are in the box; the folder of a run or a model; or a hub id owner/name"
 PAPERS = "paper-owt, paper-celebahq, paper-ffhq, paper-800m"
-RECIPES = f"tiny, small, digits, novels, fashion, faces or chorales, or one of the paper's: {PAPERS}"
+MINUTES = 5.0
+"""Of a run whose recipe is chosen for it."""
+RECIPES = f"tiny, small, base, large, digits, novels, fashion, faces or chorales, or one of the paper's: {PAPERS}"
 
 
 def use_named(word: str | None) -> str | None:

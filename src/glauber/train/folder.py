@@ -15,13 +15,14 @@ from glauber.storage import is_bundled
 from glauber.train.overrides import flat, recipe_of
 from glauber.train.parallel import World
 
-LOCK = "lock"
-LEFT_BEHIND = {LOCK, f"{CONFIG}.tmp"}
+LOCK, CHOSEN = "lock", "chosen.toml"
+LEFT_BEHIND = {LOCK, CHOSEN, f"{CONFIG}.tmp"}
 """What a run that was killed before it had a config leaves."""
 MAY_CHANGE = {
     f"train.{name}"
     for name in (
-        *("steps", "seconds", "checkpoint_every", "keep_checkpoints", "evaluate_every", "samples", "tensorboard", "parallel"),
+        *("steps", "seconds", "checkpoint_every", "keep_checkpoints", "evaluate_every", "valid_rows", "patience"),
+        *("samples", "tensorboard", "parallel"),
         *("lr", "min_lr", "warmup", "decay", "grad_clip"),  # who trained into a NaN must be able to lower the rate
     )
 }

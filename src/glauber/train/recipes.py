@@ -74,6 +74,28 @@ def novels() -> Recipe:
     )
 
 
+def base() -> Recipe:
+    """Fits any data; minutes to an hour on one GPU."""
+    return replace(
+        novels(),
+        name="base",
+        about="a network that fits any data, the shape of the language model in the box; minutes to an hour on one GPU",
+        tokens="those of the data",
+    )
+
+
+def large() -> Recipe:
+    """Fits any data; many GPUs. Not tried: the paper's width and layers, with what the smaller recipes found."""
+    plan = base()
+    return replace(
+        plan,
+        name="large",
+        about="a network that fits any data, as wide and deep as the paper's; for many GPUs, under torchrun",
+        network=replace(plan.network, width=1024, layers=24, heads=16, cond_dim=128),
+        train=replace(plan.train, steps=100_000, lr=3e-4, warmup=2000, parallel="fsdp"),
+    )
+
+
 def fashion() -> Recipe:
     """Fashion-MNIST: 28×28, grey, 60,000 images."""
     return Recipe(
@@ -187,6 +209,8 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "small": small,
     "digits": digits,
     "novels": novels,
+    "base": base,
+    "large": large,
     "fashion": fashion,
     "faces": faces,
     "chorales": chorales,
