@@ -1,0 +1,90 @@
+"""What a fill has to be, besides likely: joined at its seams, without some words, ended with the sentence."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from glauber.chain.banned import Rule
+from glauber.codec import TextCodec
+from glauber.process.draws import Generator
+from glauber.sampler import Sampler
+from glauber.tasks.seams import SEAMS, seam_rules, whole
+from glauber.tasks.template import Template, join, once_a_codec, token_texts
+
+SENTENCE_END = re.compile(r"[.!?][\"'\u201d\u2019)]*$")
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """On fills.
+
+    Args:
+        seams: "word" joins a fill to what is given as a writer would; "raw" takes it as it comes.
+        banned: words that must not stand in a fill, nor at its seams; capital letters or not.
+        sentence: each gap ends with a sentence, and holds no end of one before.
+    """
+
+    seams: str = "word"
+    banned: Sequence[str] = ()
+    sentence: bool = False
+
+    def __post_init__(self) -> None:
+        if self.seams not in SEAMS:
+            raise ValueError(f"seams is {' or '.join(SEAMS)}, not {self.seams!r}")
+        if isinstance(self.banned, str) or not all(isinstance(word, str) and word.strip() for word in self.banned):
+            raise ValueError("banned words are a list of words, none of them empty, such as door and key")
+
+    @property
+    def joined(self) -> bool:
+        """Whether fills are joined as words."""
+        return self.seams == "word"
+
+    def rules(self, template: Template, codec: TextCodec) -> list[Rule]:
+        """Tokens that some sites must not hold; as many rules for each template of a text."""
+        rules = template.rules(codec) + (seam_rules(template, codec) if self.joined else [])
+        if not self.sentence:
+            return rules
+        ends = end_sentences(codec)
+        if not bool(ends.any()):
+            raise ValueError("no token of this model ends a sentence; leave the stop out")
+        last = torch.zeros(len(template.tokens), dtype=torch.bool)
+        last[[gap.stop - 1 for gap in template.gaps]] = True
+        return [*rules, (last, ~ends), (~template.given & ~last, ends)]
+
+    def joins(self, sampler: Sampler, codec: TextCodec, sites: Sequence[Sequence[int]], x: Tensor, text: Tensor) -> Tensor:
+        """(rows,) bool, whether the seams of the rows are as wanted; see `seams.whole`."""
+        return whole(sampler, codec, sites, x, text) if self.joined else torch.ones(len(x), dtype=torch.bool)
+
+    def allows(self, template: Template, codec: TextCodec, row: Tensor, gaps: Sequence[slice]) -> bool:
+        """Whether no banned word touches one of these gaps of the row (n,) of tokens."""
+        if not self.banned:
+            return True
+        filled = join(template, codec, row)
+        words = re.compile(rf"(?<!\w)({'|'.join(map(re.escape, self.banned))})(?!\w)", re.IGNORECASE)
+        found = [match.span() for match in words.finditer(filled.text)]
+        stop, touched = 0, False
+        for piece, gap, place in zip(template.pieces, filled.gaps, template.gaps, strict=False):
+            start = stop + len(piece)
+            stop = start + len(gap.text)
+            touched |= place in gaps and any(first < stop and start < last for first, last in found)
+        return not touched
+
+
+@dataclass(frozen=True)
+class Filling:
+    """What all fills of a request share."""
+
+    sampler: Sampler
+    codec: TextCodec
+    constraints: Constraints
+    generator: Generator | None = None
+    progress: bool = False
+
+
+@once_a_codec
+def end_sentences(codec: TextCodec) -> Tensor:
+    """(V,) bool, those tokens that do."""
+    return torch.tensor([SENTENCE_END.search(text) is not None for text in token_texts(codec)])
