@@ -36,8 +36,7 @@ from glauber.objective.middle import ADDED
 from glauber.process.draws import new_generator
 from glauber.provenance import write_figures
 from glauber.runtime.files import write
-from glauber.tasks.constraints import Constraints, Filling
-from glauber.tasks.infill import DRAWS
+from glauber.tasks.constraints import Choice, Constraints, Filling
 from glauber.tasks.lengths import choosing
 from glauber.tasks.middle import fill_middle
 from glauber.tasks.steps import run_alone
@@ -104,7 +103,7 @@ def by_weights(model: Model, question: Question) -> Fills:
         bodies[0] = bodies[0][dropped:]
         pieces = [question.codec.decode(body) for body in bodies]
         pattern = Pattern(pieces, bodies, [False] * len(sizes), ranges, len(row) - sum(map(len, bodies)))
-        (chosen,) = run_alone(choosing(job, pattern, 1, DRAWS))
+        (chosen,) = run_alone(choosing(job, pattern, 1, Choice.draws))
         made.append([chosen.row[gap].tolist() for gap in chosen.template.gaps])
         calls += chosen.calls or 0.0
     return Fills(made, calls / len(made))

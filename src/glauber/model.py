@@ -16,8 +16,8 @@ from glauber.process import Mask, Process, Schedule, Tokens, as_tokens
 from glauber.process.draws import new_generator
 from glauber.sampler import Sampler, require_precision
 from glauber.saving import SavedModel
-from glauber.tasks.constraints import Constraints
-from glauber.tasks.infill import DRAWS, continuing, fill_tokens, filling
+from glauber.tasks.constraints import Choice, Constraints
+from glauber.tasks.infill import continuing, fill_tokens, filling
 from glauber.tasks.inpaint import inpainting
 from glauber.tasks.score import score_windows, windows_of
 from glauber.tasks.steps import run_alone
@@ -141,7 +141,7 @@ class Model(SavedModel):
         banned: Sequence[str] = (),
         sentence: bool = False,
         best_of: int | None = None,
-        draws: int = DRAWS,
+        draws: int = Choice.draws,
         **options: Any,
     ) -> Any:
         r"""Fill the gaps of a text in: one string, or a list of `num`. What is given comes back as it was, to the byte.
@@ -159,7 +159,7 @@ class Model(SavedModel):
         codec, run = self.require_text_codec(), self._run_of("infill", options)
         sampler, fills = self.sampler(**options, gaps=True), 1 if num is None else num
         run["constraints"] = Constraints(seams, banned, sentence)
-        steps = filling(sampler, codec, text, fills, new_generator(seed), best_of=best_of, draws=draws, **run)
+        steps = filling(sampler, codec, text, fills, new_generator(seed), choice=Choice(best_of, draws), **run)
         texts = [filled.text for filled in run_alone(steps)]
         return texts[0] if num is None else texts
 

@@ -14,7 +14,7 @@ from glauber.codec import CharCodec
 from glauber.conditional.transformer import Cache
 from glauber.method.sampling import Record, Run
 from glauber.process.draws import new_generator
-from glauber.tasks.constraints import Constraints, Filling
+from glauber.tasks.constraints import Choice, Constraints, Filling
 from glauber.tasks.gaps import split_gaps
 from glauber.tasks.infill import filling
 from glauber.tasks.lengths import Combinations, draw_sizes, effective_size, proposing
@@ -116,7 +116,8 @@ def test_two_gaps_of_unknown_length_weigh_the_whole_text_over_the_law_of_both_fi
 def test_a_fill_of_unknown_length_is_drawn_from_the_posterior_and_tells_how_many_draws_count():
     model = causal_model()
     exact = posterior(model, "a", range(1, 4), "ba")
-    steps = filling(model.sampler(gaps=True), model.codec, "a[[ ]]ba", 500, new_generator(2), constraints=RAW, draws=16)
+    sampler, choice = model.sampler(gaps=True), Choice(draws=16)
+    steps = filling(sampler, model.codec, "a[[ ]]ba", 500, new_generator(2), constraints=RAW, choice=choice)
     filled = run_alone(steps)
     assert all(re.fullmatch("a(.*)ba", each.text)[1] == each.gaps[0].text for each in filled)
     seen = [each.gaps[0].text for each in filled]

@@ -11,7 +11,7 @@ from glauber import Model, NoiseLaw, Oracle, Process, Schedule, Transformer, Tra
 from glauber.codec import CharCodec, TextCodec, TokenizerCodec
 from glauber.method.ggm import GGM
 from glauber.process.draws import new_generator
-from glauber.tasks.constraints import Constraints
+from glauber.tasks.constraints import Choice, Constraints
 from glauber.tasks.infill import filling, nats_per_character
 from glauber.tasks.queries import text_nats
 from glauber.tasks.seams import seam_sites, token_kinds, whole
@@ -130,8 +130,8 @@ def test_a_token_goes_on_with_a_word_where_it_begins_with_a_letter_a_digit_or_an
 
 def test_the_best_of_many_are_the_likeliest_per_character_the_best_first():
     model = causal_model(CharCodec("ab "), 8)
-    every = fills(model, "a[[3]]b", 12, best_of=12)
-    assert [each.text for each in fills(model, "a[[3]]b", 2, best_of=12)] == [each.text for each in every[:2]]
+    every = fills(model, "a[[3]]b", 12, choice=Choice(12))
+    assert [each.text for each in fills(model, "a[[3]]b", 2, choice=Choice(12))] == [each.text for each in every[:2]]
     assert {each.text for each in every} == {each.text for each in fills(model, "a[[3]]b", 12)}
     scores = [nats_per_character(each) for each in every]
     assert scores == sorted(scores)

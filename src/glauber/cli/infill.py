@@ -75,11 +75,11 @@ class FillOptions:
 
     def chosen(self) -> dict[str, Any]:
         """As keywords of `filling`."""
-        from glauber.tasks.constraints import Constraints
+        from glauber.tasks.constraints import Choice, Constraints
 
-        draws = {} if self.draws is None else {"draws": self.draws}
         constraints = Constraints(self.seams, tuple(self.ban_word or ()), self.sentence)
-        return {"constraints": constraints, "best_of": self.best_of, **draws}
+        choice = Choice(self.best_of) if self.draws is None else Choice(self.best_of, self.draws)
+        return {"constraints": constraints, "choice": choice}
 
 
 @command(app)

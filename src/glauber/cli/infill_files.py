@@ -20,7 +20,8 @@ from glauber.model import Model
 from glauber.process.draws import new_generator
 from glauber.runtime.files import json_lines, read_array, whole_lines, write
 from glauber.runtime.progress import progress_bar
-from glauber.tasks.infill import DRAWS, filling, nats_per_character
+from glauber.tasks.constraints import Choice
+from glauber.tasks.infill import filling, nats_per_character
 from glauber.tasks.inpaint import placed
 from glauber.tasks.lengths import require_known_law
 from glauber.tasks.steps import run_alone
@@ -96,7 +97,7 @@ def infill_text(
     if view is not None:
         view.clear()
     if not as_json:
-        _say_how_chosen(filled, wanted)
+        _say_how_chosen(filled, wanted["choice"])
     return _fills(filled, as_json)
 
 
@@ -163,16 +164,16 @@ def _digest(loaded: Model, *request: Any) -> str:
     return hashlib.sha256(json.dumps([loaded.config(), weights, *request], default=str).encode()).hexdigest()[:8]
 
 
-def _say_how_chosen(filled: list[Filled], wanted: dict[str, Any]) -> None:
+def _say_how_chosen(filled: list[Filled], choice: Choice) -> None:
     """On stderr, so that stdout has the texts alone."""
-    if wanted["best_of"] is not None:
+    if choice.best_of is not None:
         said = ", ".join(f"{nats_per_character(each):.3f}" for each in filled)
-        print(f"likeliest of {wanted['best_of']} fills, in nats per character of the whole text: {said}", file=sys.stderr)
+        print(f"likeliest of {choice.best_of} fills, in nats per character of the whole text: {said}", file=sys.stderr)
     for each in filled:
         if each.effective is not None:
             sizes = " and ".join(str(len(gap.tokens)) for gap in each.gaps)
-            draws = wanted.get("draws", DRAWS)
-            print(f"length {sizes}, chosen among {draws} draws; effective sample size {each.effective:.1f}", file=sys.stderr)
+            among = f"chosen among {choice.draws} draws; effective sample size {each.effective:.1f}"
+            print(f"length {sizes}, {among}", file=sys.stderr)
 
 
 def _fills(filled: list[Filled], as_json: bool) -> dict[str, Any]:

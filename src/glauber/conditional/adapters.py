@@ -99,7 +99,7 @@ class CausalConditional:
         return self.laws(x).gather(-1, x[..., None]).squeeze(-1)
 
     def laws(self, x: Tensor, sites: Tensor | None = None) -> Tensor:
-        """log P(· | x_0 .. x_{j-1}) at the sites j (B, b), or at every site, of clean rows (B, L) in one pass: (B, b or L, V)."""
+        """log P(· | x_0 .. x_{j-1}) at the sites j (B, b), or every site, of clean rows (B, L) in one pass: (B, b or L, V)."""
 
         def readout(h: Tensor, head: torch.nn.Linear) -> Tensor:
             there = h if sites is None else h.gather(1, sites[..., None].expand(-1, -1, h.shape[-1]))

@@ -16,7 +16,8 @@ from glauber.sampler import Sampler
 from glauber.serve import fields, limits
 from glauber.serve.job import Job, Task
 from glauber.serve.show import TextShow
-from glauber.tasks.infill import DRAWS, filling
+from glauber.tasks.constraints import Choice
+from glauber.tasks.infill import filling
 from glauber.tasks.queries import site_laws
 from glauber.tasks.score import score_windows, windows_of
 from glauber.tasks.steps import Draw, Steps
@@ -44,7 +45,7 @@ def infill(request: fields.Infill, seed: int, samplers: Make) -> Task:
         pattern = read_pattern(request.text, codec, sampler.length)
         template = pattern.template([size.start for size in pattern.sizes])
         parts = windows(len(template.tokens), sampler.length, template.gaps)
-        require_within(request.n * sampler.calls * len(parts) * (1 if pattern.fixed else DRAWS))
+        require_within(request.n * sampler.calls * len(parts) * (1 if pattern.fixed else Choice.draws))
         show = None
         if request.stream:
             about = {"seed": seed, "calls": sampler.calls * len(parts)}

@@ -74,6 +74,30 @@ class Constraints:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """Among how many fills is chosen.
+
+    Args:
+        best_of: so many fills are made, and the likeliest of them returned, the best first: by the likelihood of the whole text
+            per character; None to return what was made.
+        draws: among so many is each fill chosen where a gap's length is not known, see `tasks.lengths`.
+    """
+
+    best_of: int | None = None
+    draws: int = 16
+
+    def made(self, num: int) -> int:
+        """How many fills are made where `num` are wanted."""
+        if num < 0:
+            raise ValueError(f"cannot make {num} fills; ask for a whole number, 0 or more")
+        if self.draws < 1:
+            raise ValueError(f"a fill is chosen among at least one draw, not {self.draws}")
+        if self.best_of is not None and self.best_of < max(1, num):
+            raise ValueError(f"the best {num} of {self.best_of} fills are not there; choose among at least {max(1, num)}")
+        return num if self.best_of is None else self.best_of
+
+
+@dataclass(frozen=True)
 class Filling:
     """What all fills of a request share."""
 

@@ -17,16 +17,14 @@ from glauber.method import Run
 from glauber.process import Mask, Tokens, as_mask, as_tokens
 from glauber.process.draws import Generator
 from glauber.sampler import Sampler
-from glauber.tasks.constraints import Constraints, Filling
+from glauber.tasks.constraints import Choice, Constraints, Filling
 from glauber.tasks.lengths import choosing
 from glauber.tasks.queries import site_probabilities, text_nats
 from glauber.tasks.steps import Draw, Steps, run_alone
 from glauber.tasks.template import Filled, Template, added_text, begin_with_space, join, read_pattern, template_of
 from glauber.tasks.windows import Chosen, Watch, fill, through_windows, windows
 
-DRAWS = 16
-"""Among which a fill is chosen, where a gap's length is not known."""
-JOINED = Constraints()
+JOINED, ONE_EACH = Constraints(), Choice()
 
 
 def filling(
@@ -38,22 +36,19 @@ def filling(
     probabilities: bool = False,
     watch: Watch | None = None,
     progress: bool = False,
-    *,
     constraints: Constraints = JOINED,
-    best_of: int | None = None,
-    draws: int = DRAWS,
+    choice: Choice = ONE_EACH,
 ) -> Steps[list[Filled]]:
     """The text with its gaps filled in, `num` times.
 
     Args:
         probabilities: of the tokens there, given all others and given those before.
         constraints: what a fill has to be.
-        best_of: so many fills are made, and the `num` likeliest of them returned, the best first: by the likelihood of the
-            whole text per character.
-        draws: among so many is each fill chosen where a gap's length is not known, see `tasks.lengths`.
+        choice: among how many each is chosen.
     """
     pattern = read_pattern(text, codec, sampler.length)
-    made = _require_numbers(sampler, num, best_of, draws)
+    made = choice.made(num)
+    _require_ranked(sampler, made, choice)
     pattern = pattern.of_words(codec) if constraints.joined else pattern
     job = Filling(sampler, codec, constraints, generator, progress)
     if pattern.fixed:
@@ -61,10 +56,10 @@ def filling(
     elif watch is not None:
         raise ValueError("a gap of unknown length is filled many times at once, which cannot be watched; give its length")
     else:
-        chosen = yield from choosing(job, pattern, made, draws)
-    weighed = (probabilities or best_of is not None) and sampler.knows_likelihood
+        chosen = yield from choosing(job, pattern, made, choice.draws)
+    weighed = (probabilities or choice.best_of is not None) and sampler.knows_likelihood
     filled = [_finished(sampler, codec, each, probabilities, weighed) for each in chosen]
-    return filled if best_of is None else sorted(filled, key=nats_per_character)[:num]
+    return filled if choice.best_of is None else sorted(filled, key=nats_per_character)[:num]
 
 
 def nats_per_character(filled: Filled) -> float:
@@ -73,21 +68,13 @@ def nats_per_character(filled: Filled) -> float:
     return filled.nats / max(1, len(filled.text))
 
 
-def _require_numbers(sampler: Sampler, num: int, best_of: int | None, draws: int) -> int:
-    """How many fills are made."""
-    if num < 0:
-        raise ValueError(f"cannot make {num} fills; ask for a whole number, 0 or more")
-    if draws < 1:
-        raise ValueError(f"a fill is chosen among at least one draw, not {draws}")
-    if best_of is not None and best_of < max(1, num):
-        raise ValueError(f"the best {num} of {best_of} fills are not there; choose among at least {max(1, num)}")
-    if best_of is not None and not sampler.knows_likelihood:
+def _require_ranked(sampler: Sampler, made: int, choice: Choice) -> None:
+    """Refuse more fills than there is room for, or a rank by what the model does not know."""
+    if choice.best_of is not None and not sampler.knows_likelihood:
         raise ValueError(
             "fills are ranked by the likelihood from left to right, which this model did not learn; leave best-of out"
         )
-    made = num if best_of is None else best_of
     require_room(made, sampler.process)
-    return made
 
 
 def _finished(sampler: Sampler, codec: TextCodec, chosen: Chosen, probabilities: bool, weighed: bool) -> Filled:

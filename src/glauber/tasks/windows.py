@@ -93,7 +93,7 @@ def _through(window: Window, job: Filling, template: Template, x: Tensor, calls:
         drawn = yield from fill(sampler, window.given, window.rows(x[left]), window.wanted, window.size, run)
         for gap in window.gaps:
             x[left, gap] = drawn[:, gap.start - start : gap.stop - start]
-        calls[left] += torch.nan if record.calls is None else record.calls + len(seams)  # shared chains do not tell
+        calls[left] += torch.nan if record.calls is None else record.calls + len(seams)
         now = x[left]
         free[left] = torch.tensor([constraints.allows(template, job.codec, row, window.gaps) for row in now], dtype=torch.bool)
         text = (torch.arange(sampler.length) < window.size).expand(len(left), -1)
