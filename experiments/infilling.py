@@ -231,10 +231,10 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=Path)
     parser.add_argument("--recipe", default="novels")
     parser.add_argument("--seconds", type=float, default=180.0, help="of training, for each model")
-    parser.add_argument("--number", type=int, default=512)
-    parser.add_argument("--set", action="append", default=[])
-    parser.add_argument("--judge", action="append", default=[])
-    parser.add_argument("--features")
+    parser.add_argument("--number", type=int, default=512, help="of rows")
+    for name in ("set", "judge"):
+        parser.add_argument(f"--{name}", action="append", default=[])
+    parser.add_argument("--features", help="a sentence encoder")
     args = parser.parse_args()
     if args.stage == "judge":
         judge(args)
