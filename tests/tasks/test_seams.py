@@ -185,3 +185,18 @@ def test_a_gap_that_ends_with_the_sentence_holds_one_end_of_it_its_last_token():
     for text in ("a[[1-4]] b", "a[[3]] b", "a [[ ]]"):
         for each in fills(model, text, 40, constraints=Constraints(sentence=True)):
             assert re.fullmatch(r"[ab ]*\.", each.gaps[0].text)
+
+
+def test_a_gap_that_no_token_fits_is_refused_before_anything_is_drawn():
+    """A single token would have to begin with a space and end the sentence."""
+    model = causal_model(BPE, 24)
+    for text in ("it was [[1]] of", "it was [[1-3]] of"):
+        with refused("no token fits a gap of 1 as wanted; make it longer, from 2 tokens on"):
+            model.infill(text, sentence=True)
+    assert fills(model, "it was [[2-3]] of", 3, constraints=Constraints(sentence=True))
+
+
+def test_no_fills_are_no_fills():
+    model = causal_model(BPE, 24)
+    for text in ("it was [[2]] of", "it was [[1-3]] of"):
+        assert model.infill(text, 0) == []

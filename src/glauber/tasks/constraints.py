@@ -45,14 +45,14 @@ class Constraints:
     def rules(self, template: Template, codec: TextCodec) -> list[Rule]:
         """Tokens that some sites must not hold; as many rules for each template of a text."""
         rules = template.rules(codec) + (seam_rules(template, codec) if self.joined else [])
-        if not self.sentence:
-            return rules
-        ends = end_sentences(codec)
-        if not bool(ends.any()):
-            raise ValueError("no token of this model ends a sentence; leave the stop out")
-        last = torch.zeros(len(template.tokens), dtype=torch.bool)
-        last[[gap.stop - 1 for gap in template.gaps]] = True
-        return [*rules, (last, ~ends), (~template.given & ~last, ends)]
+        if self.sentence:
+            ends, last = end_sentences(codec), torch.zeros(len(template.tokens), dtype=torch.bool)
+            if not bool(ends.any()):
+                raise ValueError("no token of this model ends a sentence; leave the stop out")
+            last[[gap.stop - 1 for gap in template.gaps]] = True
+            rules += [(last, ~ends), (~template.given & ~last, ends)]
+        _require_some_token(rules, template)
+        return rules
 
     def joins(self, sampler: Sampler, codec: TextCodec, sites: Sequence[Sequence[int]], x: Tensor, text: Tensor) -> Tensor:
         """(rows,) bool, whether the seams of the rows are as wanted; see `seams.whole`."""
@@ -106,6 +106,16 @@ class Filling:
     constraints: Constraints
     generator: Generator | None = None
     progress: bool = False
+
+
+def _require_some_token(rules: Sequence[Rule], template: Template) -> None:
+    """Refuse rules that leave no token for the first or the last site of a gap, where they meet."""
+    for gap in template.gaps:
+        for site in {gap.start, gap.stop - 1}:
+            barred = [tokens for sites, tokens in rules if sites[site]]
+            if bool(torch.stack(barred).any(0).all()):
+                size = gap.stop - gap.start
+                raise ValueError(f"no token fits a gap of {size} as wanted; make it longer, from {size + 1} tokens on")
 
 
 @once_a_codec
