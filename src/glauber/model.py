@@ -16,6 +16,7 @@ from glauber.process import Mask, Process, Schedule, Tokens, as_tokens
 from glauber.process.draws import new_generator
 from glauber.sampler import Sampler, require_precision
 from glauber.saving import SavedModel
+from glauber.tasks.constraints import Choice, Constraints
 from glauber.tasks.infill import continuing, fill_tokens, filling
 from glauber.tasks.inpaint import inpainting
 from glauber.tasks.score import score_windows, windows_of
@@ -131,14 +132,36 @@ class Model(SavedModel):
         codec, run = self.require_text_codec(), self._run_of("a prompt", options)
         return run_alone(continuing(self.sampler(**options, gaps=True), codec, prompt, num, new_generator(seed), **run))[0]
 
-    def infill(self, text: str, num: int | None = None, seed: int | None = None, **options: Any) -> Any:
+    def infill(
+        self,
+        text: str,
+        num: int | None = None,
+        seed: int | None = None,
+        *,
+        seams: str = "word",
+        banned: Sequence[str] = (),
+        sentence: bool = False,
+        best_of: int | None = None,
+        draws: int = Choice.draws,
+        **options: Any,
+    ) -> Any:
         r"""Fill the gaps of a text in: one string, or a list of `num`. What is given comes back as it was, to the byte.
 
-        [[12]] is a gap of 12 tokens; a plain [[ is written \[[. Options as for `sampler`.
+        Args:
+            text: [[12]] in it is a gap of 12 tokens, [[3-20]] one of 3 to 20, [[ ]] one of any length;
+                a plain [[ is written \[[.
+            seams: "word" joins a fill to the words around it; "raw" takes it as it comes.
+            banned: words that no fill may have.
+            sentence: each gap ends with a sentence.
+            best_of: make so many fills, and return the likeliest `num` of them, the best first.
+            draws: where a gap's length is not known, each fill is chosen among so many (docs/infilling.md).
+            options: as for `sampler`.
         """
         codec, run = self.require_text_codec(), self._run_of("infill", options)
         sampler, fills = self.sampler(**options, gaps=True), 1 if num is None else num
-        texts = [filled.text for filled in run_alone(filling(sampler, codec, text, fills, new_generator(seed), **run))]
+        run["constraints"] = Constraints(seams, banned, sentence)
+        steps = filling(sampler, codec, text, fills, new_generator(seed), choice=Choice(best_of, draws), **run)
+        texts = [filled.text for filled in run_alone(steps)]
         return texts[0] if num is None else texts
 
     def infill_tokens(

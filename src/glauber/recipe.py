@@ -67,6 +67,10 @@ class TrainSpec:
     """Share of rows whose noise is marked, for the method ggm (identity 9)."""
     causal_every: int = 0
     """With a causal network and the method ggm, every so-many-th row is learned from left to right; 0 for none."""
+    fim: float = 0.0
+    """Share of rows learned with a middle that comes last, for the method ar: what filling gaps needs there."""
+    fim_end: int | None = None
+    """The token that ends such a middle: the codec's end of text, which is put in."""
     optimizer: str = "adamw"
     """"adamw", or "muon" for the blocks' matrices and adamw for the other weights, at the same rate and decay."""
     lr: float = 1e-3
@@ -119,6 +123,8 @@ class TrainSpec:
                 "train.clean_fraction and train.marked_fraction are shares of rows, in [0, 1], "
                 f"not {self.clean_fraction} and {self.marked_fraction}"
             )
+        if not 0 <= self.fim <= 1:
+            raise ValueError(f"train.fim is a share of rows, in [0, 1], not {self.fim}")
         if self.valid_rows < 1:
             raise ValueError(f"train.valid_rows is at least 1, not {self.valid_rows}")
         if self.patience < 0:
@@ -164,9 +170,10 @@ class Recipe:
 
     def with_end(self, end: int | None) -> "Recipe":
         """The recipe for a codec with this end of text, if it has one."""
+        ends = self if not self.train.fim else replace(self, train=replace(self.train, fim_end=end))
         if self.sampling.get("ban") != "end":
-            return self
-        return replace(self, sampling=self.sampling | {"ban": [] if end is None else [end]})
+            return ends
+        return replace(ends, sampling=self.sampling | {"ban": [] if end is None else [end]})
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -90,6 +90,13 @@ def test_texts_filled_in_one_chain_are_those_filled_alone(plan, loop):
     assert len({each[0].text for each in alone}) == 8
 
 
+def test_a_gap_of_unknown_length_shares_no_chain_since_its_law_must_be_recorded(loop):
+    sampler, codec = plans()["one sweep"], text_model().text_codec
+    fixed, free = (job_of(filling(sampler, codec, text, 1, new_generator(0)), loop) for text in ("a[[3]]b", "a[[1-3]]b"))
+    assert fixed.key is not None
+    assert free.key is None
+
+
 def test_variations_made_in_one_chain_are_those_made_alone(loop):
     sampler, codec = text_model(3).varying(), text_model().text_codec
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from glauber.chain.runner import Graph
-from glauber.chain.step import NO_LAW, query_sites
+from glauber.chain.step import NO_LAW, add_log_law, query_sites
 from glauber.process import Process
 from glauber.process.draws import categorical
 
@@ -58,11 +58,22 @@ class Walk:
         x: (B, L) the state at time `begin`, which is changed in place.
         free: (B, L) sites that are drawn.
         mark_noise: noise-only steps write the mask instead of a noise token.
+        log_law: (B,) to which the log-probability of each drawn token is added.
 
     `advance` until `left` is 0; the state is then what `finish` gives.
     """
 
-    def __init__(self, process: Process, x: Tensor, begin: int, u: Tensor, free: Tensor, mark_noise: bool):
+    def __init__(
+        self,
+        process: Process,
+        x: Tensor,
+        begin: int,
+        u: Tensor,
+        free: Tensor,
+        mark_noise: bool,
+        log_law: Tensor | None = None,
+    ):
+        self.log_law = log_law
         schedule, noise = process.schedule, process.noise
         self.schedule, self.x, self.begin, self.n, self.free = schedule, x, begin, len(u), free
         times = self.times(torch.arange(self.n, device=x.device))
@@ -124,6 +135,8 @@ class Walk:
         total = weights.sum(-1)
         sound = (total > 0) & (total < torch.inf) | ~(due.called & due.live)  # a sum of NaN is neither
         drawn = categorical(weights, self.draw[due.step.clamp_max(self.n - 1), rows])
+        if self.log_law is not None:
+            add_log_law(self.log_law, rows, weights, drawn, due.called & due.live)
         return drawn.clamp_max(weights.shape[-1] - 1), sound.all()  # of what is no law, some token
 
     def _settled(self, x: Tensor, step: Tensor, before: Tensor, rows: Tensor) -> Tensor:

@@ -56,6 +56,8 @@ class Chain:
     absent: Tensor  # (B, L) sites that are no part of the sequence
     rules: Sequence[Rule] = ()
     rows: Rows | None = None
+    log_law: Tensor | None = None
+    """(B,) to which the log-probability of each drawn token is added."""
 
     @property
     def free(self) -> Tensor:
@@ -91,7 +93,10 @@ class Chain:
         if len(rows):
             query = Query(x[rows], time[rows], self.conditioning(x[rows], survival[rows], rows), query_sites(sites, free)[rows])
             law = self.law_if_called(query, rows, t, S[rows], now[rows], odds[rows])
-            new = torch.where(called, new.index_copy(0, rows, categorical(law, draw[rows])), new)
+            drawn = categorical(law, draw[rows])
+            if self.log_law is not None:
+                add_log_law(self.log_law, rows, law, drawn, (called & free)[rows])
+            new = torch.where(called, new.index_copy(0, rows, drawn), new)
         if self.rows is not None:
             self.rows.calls.index_add_(0, rows, torch.ones_like(rows))
             self.rows.called.copy_(called & free)
@@ -143,6 +148,12 @@ NO_LAW = "the conditional answered with NaN, or left some site no token; are its
 def query_sites(sites: Tensor, free: Tensor) -> Tensor:
     """(R, b) the sites of a query. A clamped site is evidence, so a free one of the row stands twice in its place."""
     return torch.where(free, sites, sites.gather(1, free.int().argmax(1, keepdim=True)))
+
+
+def add_log_law(log_law: Tensor, rows: Tensor, weights: Tensor, drawn: Tensor, counts: Tensor) -> None:
+    """Add log P(drawn) of the tokens that count (R, b), drawn by weights (R, b, V), to `log_law` (B,) of their rows (R,)."""
+    own = weights.gather(-1, drawn.clamp_max(weights.shape[-1] - 1)[..., None]).squeeze(-1) / weights.sum(-1)
+    log_law.index_add_(0, rows, torch.where(counts, own, 1.0).log().sum(-1))
 
 
 def uncounted(conditional: Any) -> Any:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from glauber.cli.app import app, command, output, what
+from glauber.cli.app import app, command, how, output, what
 from glauber.cli.files import require_free, require_new, save_images
 from glauber.cli.load import open_model
 from glauber.cli.options import ClassOptions, Codec, Force, ModelName, Seed, Watch
@@ -17,7 +17,11 @@ class Given:
     """What is filled in: a text, a file of texts, an image or tokens; and where the gaps are."""
 
     text: Annotated[
-        str | None, what(help="A text; [[12]] in it is a gap of 12 tokens. A plain [[ has a backslash before it.")
+        str | None,
+        what(
+            help="A text; [[12]] in it is a gap of 12 tokens, [[3-20]] of 3 to 20, [[ ]] of any number. A plain [[ has a "
+            "backslash before it."
+        ),
     ] = None
     texts: Annotated[Path | None, what(help="Many texts: a .jsonl file, each line with a field text.")] = None
     image: Annotated[Path | None, what(help="An image of the model's size; with --mask, or smaller and with --outpaint.")] = (
@@ -51,6 +55,39 @@ class Given:
             raise ValueError("--outpaint and --mask-rule are for images; name one with --image")
 
 
+@dataclass(frozen=True)
+class FillOptions:
+    """What a fill of a text has to be, and which is chosen."""
+
+    seams: Annotated[
+        str, how(help="word joins a fill to the words around it, so that no word is cut; raw takes it as it comes.")
+    ] = "word"
+    ban_word: Annotated[
+        list[str] | None,
+        how("--ban-word", metavar="<word>", help="A word that no fill may have; say it again for more of them."),
+    ] = None
+    sentence: Annotated[bool, how("--sentence", help="Each gap ends with a sentence.")] = False
+    best_of: Annotated[
+        int | None, how(help="Make so many fills and give the likeliest, by the likelihood of the whole text per character.")
+    ] = None
+    draws: Annotated[
+        int | None, how(help="Where a gap's length is not given, each fill is chosen among so many draws; 16 if not given.")
+    ] = None
+
+    @property
+    def touched(self) -> bool:
+        """Whether the user set any."""
+        return self != FillOptions()
+
+    def chosen(self) -> dict[str, Any]:
+        """As keywords of `filling`."""
+        from glauber.tasks.constraints import Choice, Constraints
+
+        constraints = Constraints(self.seams, tuple(self.ban_word or ()), self.sentence)
+        choice = Choice(self.best_of) if self.draws is None else Choice(self.best_of, self.draws)
+        return {"constraints": constraints, "choice": choice}
+
+
 @command(app)
 def infill(
     model: ModelName,
@@ -58,6 +95,7 @@ def infill(
     given: Given,
     num: Annotated[int, what("-n", "--num", help="How many different fills.")] = 1,
     codec: Codec = None,
+    fill: FillOptions,
     options: ClassOptions,
     seed: Seed = None,
     out: Annotated[
@@ -67,7 +105,8 @@ def infill(
     watch: Watch = False,
     force: Force = False,
     as_json: Annotated[
-        bool, output("--json", help="Print the result as JSON; for texts with each filled token and its probability.")
+        bool,
+        output("--json", help="Print the result as JSON; for texts with each fill's likelihood, tokens and calls."),
     ] = False,
 ) -> None:
     """Fill gaps in texts, images, tokens.
@@ -79,12 +118,14 @@ def infill(
     if watch and given.text is None:
         raise ValueError("--watch shows one text that fills, so it goes with --text")
     _require_place(given, out, force, as_json)
+    if fill.touched and given.text is None and given.texts is None:
+        raise ValueError("--seams, --ban-word, --sentence, --best-of and --draws are for texts; name one with --text")
     from glauber.cli.infill_files import infill_lines, infill_named, infill_text, infill_tokens, inpaint
 
     began = time.perf_counter()
     loaded, bar = open_model(model), not as_json
     if given.texts is not None:
-        infill_lines(loaded, given.texts, out, num, seed, options, as_json)
+        infill_lines(loaded, given.texts, out, num, seed, options, fill.chosen(), as_json)
         return
     if given.image is not None:
         chosen = options.chosen() | ({} if given.mask_rule is None else {"mask_rule": given.mask_rule})
@@ -97,7 +138,7 @@ def infill(
         fills = None if num == 1 else num
         result = infill_tokens(loaded, given.tokens, given.mask, out, fills, seed, progress=bar, **options.chosen())
     else:
-        result = infill_text(loaded, str(given.text), num, seed, options, watch, as_json)
+        result = infill_text(loaded, str(given.text), num, seed, options, fill.chosen(), watch, as_json)
     print_result({"seconds": time.perf_counter() - began, **result}, as_json)
 
 

@@ -103,9 +103,16 @@ class CausalConditional:
         laws = laws if allowed is None else laws.masked_fill(~allowed, -torch.inf).log_softmax(-1)
         return laws.gather(-1, x[..., None]).squeeze(-1)
 
-    def laws(self, x: Tensor) -> Tensor:
-        """log P(· | x_0 .. x_{j-1}) of every site of clean rows, in one pass: (B, L) → (B, L, V)."""
-        logits: Tensor = self.network(x, torch.zeros_like(x[:, 0]), torch.ones_like(x, dtype=torch.float64), causal_rows=len(x))
+    def laws(self, x: Tensor, sites: Tensor | None = None) -> Tensor:
+        """log P(· | x_0 .. x_{j-1}) at the sites j (B, b), or every site, of clean rows (B, L) in one pass: (B, b or L, V)."""
+
+        def readout(h: Tensor, head: torch.nn.Linear) -> Tensor:
+            there = h if sites is None else h.gather(1, sites[..., None].expand(-1, -1, h.shape[-1]))
+            answer: Tensor = head(there)
+            return answer
+
+        clean = torch.ones_like(x, dtype=torch.float64)
+        logits: Tensor = self.network(x, torch.zeros_like(x[:, 0]), clean, readout=readout, causal_rows=len(x))
         return logits.double().log_softmax(-1)
 
 

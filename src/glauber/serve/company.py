@@ -127,7 +127,10 @@ class SharedChain:
             self.left.discard(number)
             self.state.gone[here] = True
             self.random.parts[number] = (None, rows_of(draw))  # its own generator stands where it would if it were alone
-            job.calls += self.state.calls[here].double().mean().item()
+            calls = self.state.calls[here].double().mean().item()
+            job.calls += calls
+            if draw.run.record is not None:
+                draw.run.record.calls = calls
             if not job.ended:
                 self.deliver(job, x[here].clone())
         if not self.left:
