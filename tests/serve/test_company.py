@@ -19,6 +19,8 @@ from glauber.tasks.steps import Draw, Steps, run_alone
 from glauber.tasks.vary import varying
 
 TEXTS = ["a[[3]]", "It was [[2]] best of [[4]]s, it", "[[7]]the end", "x" * 60 + "[[2]] and [[3]]" + "y" * 40, "one[[12]]two"]
+TEXTS.append("z" * 38 + "[[2]]z")
+"""Whose chain goes on when the others' have ended, among them that of the text of two windows."""
 
 
 def job_of(steps: Steps, loop: asyncio.AbstractEventLoop) -> Job:

@@ -27,6 +27,8 @@ from glauber.serve.worker import Busy, Worker
 
 PAGE = Path(__file__).with_name("page")
 NOTHING = "there is nothing here; /docs lists what there is"
+SAID = {"extra_forbidden": "is not served here", "literal_error": "is served as {expected} alone"}
+"""Of what is wrong with a field, where pydantic says it worse."""
 Load = Callable[[], Model]
 
 
@@ -187,7 +189,8 @@ def _add_errors(app: FastAPI) -> None:
         first = error.errors()[0]
         place = [part for part in first["loc"] if part != "body" and isinstance(part, str)]
         param = place[0] if place else None
-        what = "is not served here" if first["type"] == "extra_forbidden" else first["msg"]
+        kind = first["type"]
+        what = SAID[kind].format(**first.get("ctx", {})) if kind in SAID else first["msg"]
         return refuse(Refused(400, "invalid_request_error", f"{param or 'the body'}: {what}"[:500]), param)
 
     @app.exception_handler(HTTPException)

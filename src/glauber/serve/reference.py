@@ -59,7 +59,12 @@ def _kind(part: dict[str, Any]) -> str:
     kind = str(part.get("type", "object"))
     least, most = (part.get(f"{word}imum", part.get(f"exclusive{word.title()}imum")) for word in ("min", "max"))
     if kind in ("integer", "number") and most is not None:
-        return f"{kind}, {least} to {most:,}"
+        return f"{kind}, {_number(least)} to {_number(most)}"
     if kind == "array":
         return f"list of {_kind(part.get('items', {}))}, at most {part.get('maxItems', '∞')}"
     return f"{kind}, at most {part['maxLength']:,} characters" if "maxLength" in part else kind
+
+
+def _number(value: Any) -> str:
+    """As people write it."""
+    return f"{int(value):,}" if value < 2**53 and value == int(value) else "2^63" if value == 2**63 else f"{value:g}"
