@@ -49,7 +49,12 @@ def images(folder: Path) -> None:
     Image.fromarray(np.pad(np.full((32, 32), 255, np.uint8), 16)).save(folder / "m.png")
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name)
+def marked(page: Path) -> Any:
+    """Images take minutes, since a codec is trained and diffusers imported."""
+    return pytest.param(page, id=page.stem, marks=[pytest.mark.slow] if page.stem == "images" else [])
+
+
+@pytest.mark.parametrize("page", [marked(page) for page in PAGES if blocks(page)])
 def test_every_block_of_a_page_runs_or_says_why_it_is_not_run(page, small, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     given = ["book.txt", "texts", "test.txt", "train.txt", "chapter.txt"]

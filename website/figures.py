@@ -12,6 +12,9 @@ PARTS, FORWARD, RANDOM = "in parts", "left to right", "random"
 ORDERS = {"onward": PARTS, "segments": PARTS, "reading": FORWARD, "right": FORWARD, "left-to-right": FORWARD}
 """Orders of writing, by the names in the raw files, some of which are older than today's."""
 
+METHODS = {"mlm-gibbs": "mlm", "real": "real text"}
+"""Methods of the table of methods, the same way."""
+
 
 def raw(name: str) -> Any:
     """A file of docs/results."""

@@ -4,7 +4,7 @@ import sys
 from functools import partial
 from typing import Any
 
-from figures import FORWARD, ORDERS, PARTS, RANDOM, ROOT, Tables, markdown, number, raw, with_error
+from figures import FORWARD, METHODS, ORDERS, PARTS, RANDOM, ROOT, Tables, markdown, number, raw, with_error
 
 sys.path.insert(0, str(ROOT / "experiments"))
 
@@ -25,7 +25,7 @@ def methods() -> str:
     rows = raw("table1")["rows"]
     body = [
         (
-            "real text" if row["method"] == "real" else f"`{row['method']}`",
+            METHODS.get(row["method"], row["method"]),
             row["calls"] or "",
             order_of(row),
             number(row["bits_per_char"], 3),
