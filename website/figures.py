@@ -12,7 +12,7 @@ PARTS, FORWARD, RANDOM = "in parts", "left to right", "random"
 ORDERS = {"onward": PARTS, "segments": PARTS, "reading": FORWARD, "right": FORWARD, "left-to-right": FORWARD}
 """Orders of writing, by the names in the raw files, some of which are older than today's."""
 
-METHODS = {"mlm-gibbs": "mlm", "real": "real text"}
+METHODS = {"mlm-gibbs": "mlm"}
 """Methods of the table of methods, the same way."""
 
 

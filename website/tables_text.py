@@ -25,7 +25,7 @@ def methods() -> str:
     rows = raw("table1")["rows"]
     body = [
         (
-            METHODS.get(row["method"], row["method"]),
+            "real text" if row["method"] == "real" else f"`{METHODS.get(row['method'], row['method'])}`",
             row["calls"] or "",
             order_of(row),
             number(row["bits_per_char"], 3),
