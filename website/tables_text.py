@@ -199,12 +199,15 @@ def small() -> str:
     exact, random = found["causal"]["bounds"]["reversal"], found["random_order"]["bounds"]
     words = found["words_in_training_text"]
     body = [
-        ("bits per character: letter frequencies alone, validation rows", f"{chance:.2f}"),
-        ("left to right, all held-out text, exact", f"{exact['bits_per_character']:.2f}"),
-        ("random order, four sweeps, 100 rows, bound of the reversal", f"{random['reversal']['bits_per_character']:.2f}"),
-        ("the same, bound of the heat bath", f"{random['heat-bath']['bits_per_character']:.2f}"),
-        ("words that the training text has: of 16 samples, left to right", f"{100 * words['samples']:.0f} %"),
-        ("of the held-out text", f"{100 * words['held_out']:.0f} %"),
+        ("bits per character, by letter frequencies alone, validation rows", f"{chance:.2f}"),
+        ("bits per character, left to right, all held-out text, exact", f"{exact['bits_per_character']:.2f}"),
+        (
+            "bits per character, random order, four sweeps, 100 rows, bound of the reversal",
+            f"{random['reversal']['bits_per_character']:.2f}",
+        ),
+        ("bits per character, the same, bound of the heat bath", f"{random['heat-bath']['bits_per_character']:.2f}"),
+        ("words that the training text has, of those in 16 samples, left to right", f"{100 * words['samples']:.0f} %"),
+        ("words that the training text has, of those in the held-out text", f"{100 * words['held_out']:.0f} %"),
     ]
     return markdown("|value:", body)
 

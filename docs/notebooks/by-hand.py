@@ -21,10 +21,10 @@ print("sites visited:", [int(schedule.site(t)) for t in range(12)])
 
 # %% [markdown]
 # Twelve steps visit each site four times. A visit keeps the token with probability ½, and in the last sweep never. The *survival* is the probability that a
-# site still carries its clean token:
+# site still carries its clean token. Rows are after 0, 1, 2, 3 and 4 sweeps, columns are sites:
 
 # %%
-print(schedule.survival(torch.arange(0, 13, 3)))  # rows: after 0, 1, 2, 3, 4 sweeps; columns: sites
+print(schedule.survival(torch.arange(0, 13, 3)))
 
 # %% [markdown]
 # ## The chain
@@ -50,9 +50,13 @@ def distance(rows, target):
     return (law_of(rows) - target.flatten()).abs().sum().item() / 2
 
 
-straight = torch.multinomial(table.flatten(), 20_000, replacement=True, generator=generator)
+straight = torch.multinomial(
+    table.flatten(), 20_000, replacement=True, generator=generator
+)
 chance = torch.stack([straight // 9, straight // 3 % 3, straight % 3], 1)
-print(f"chain: {distance(x, table):.3f}   drawn from the law itself: {distance(chance, table):.3f}")
+print(
+    f"chain: {distance(x, table):.3f}   drawn from the law itself: {distance(chance, table):.3f}"
+)
 
 # %% [markdown]
 # The chain's samples are as near to the law as samples of the law itself: the rest is chance. The tests do this without chance, by multiplying the transition
@@ -84,7 +88,9 @@ for options in ({"kernel": "reversal"}, {"mark_noise": True}):
 x = glauber.run_chain(oracle, process, num=20_000, generator=generator, clamp={0: 2})
 given = torch.zeros_like(table)
 given[2] = table[2] / table[2].sum()
-print(f"first site always 2: {bool((x[:, 0] == 2).all())}   distance from P(x | x_0 = 2): {distance(x, given):.3f}")
+print(
+    f"first site always 2: {bool((x[:, 0] == 2).all())}   distance from P(x | x_0 = 2): {distance(x, given):.3f}"
+)
 
 # %% [markdown]
 # ## Blocks are an approximation
@@ -97,8 +103,15 @@ apart[0, 1] = apart[1, 0] = 0.5  # always different
 two = glauber.NoiseLaw.uniform(2)
 for block in (1, 2):
     schedule = glauber.Schedule.round_robin(length=2, steps=2, keep=0.0, block=block)
-    x = glauber.run_chain(glauber.Oracle(apart, two), glauber.Process(schedule, two), num=10_000, generator=generator)
-    print(f"block {block}: different in {(x[:, 0] != x[:, 1]).double().mean():.2f} of the rows")
+    x = glauber.run_chain(
+        glauber.Oracle(apart, two),
+        glauber.Process(schedule, two),
+        num=10_000,
+        generator=generator,
+    )
+    print(
+        f"block {block}: different in {(x[:, 0] != x[:, 1]).double().mean():.2f} of the rows"
+    )
 
 # %% [markdown]
 # [Concepts](concepts.md) has the same ideas in pictures, [Theory](theory.md) the proofs.

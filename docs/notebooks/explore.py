@@ -9,7 +9,9 @@ import torch
 import glauber
 
 model = glauber.load("novels")
-print(f"{sum(w.numel() for w in model.network.parameters()):,} parameters, rows of {model.process.length} tokens")
+print(
+    f"{sum(w.numel() for w in model.network.parameters()):,} parameters, rows of {model.process.length} tokens"
+)
 
 # %% [markdown]
 # ## Sample
@@ -57,7 +59,11 @@ for t in times[:: max(1, len(times) // 4)]:
 # `[[3]]` is a gap of three tokens. What is given comes back to the byte:
 
 # %%
-for text in model.infill("“I am very glad to see you,” said Mr. [[2]], and he shook her by the [[1]].", num=4, seed=0):
+for text in model.infill(
+    "“I am very glad to see you,” said Mr. [[2]], and he shook her by the [[1]].",
+    num=4,
+    seed=0,
+):
     print(text)
 
 # %% [markdown]

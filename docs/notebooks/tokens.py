@@ -15,7 +15,10 @@ from glauber.train import TrainSpec, train
 def chains(number, seed):
     """Rows of 16 sites: a token at random, then steps of 0, 1 or 2."""
     random = np.random.default_rng(seed)
-    return (random.integers(20, size=(number, 1)) + random.integers(3, size=(number, 16)).cumsum(1)) % 20
+    return (
+        random.integers(20, size=(number, 1))
+        + random.integers(3, size=(number, 16)).cumsum(1)
+    ) % 20
 
 
 rows = chains(4000, seed=0)
@@ -30,9 +33,13 @@ print(rows[0])
 # %%
 tokens = torch.from_numpy(rows)
 noise = glauber.NoiseLaw.uniform(20)
-process = glauber.Process(glauber.Schedule.round_robin(16, 4 * 16, keep="linear"), noise)
+process = glauber.Process(
+    glauber.Schedule.round_robin(16, 4 * 16, keep="linear"), noise
+)
 torch.manual_seed(0)
-network = glauber.Transformer(glauber.TransformerConfig(vocab=20, length=16, width=64, layers=2, heads=2))
+network = glauber.Transformer(
+    glauber.TransformerConfig(vocab=20, length=16, width=64, layers=2, heads=2)
+)
 trained = train(network, process, tokens, TrainSpec(steps=400, batch=128, lr=4e-3))
 model = glauber.Model(trained.network, process)
 
@@ -47,7 +54,9 @@ def allowed(x):
 
 
 samples = model.sample_tokens(64, seed=0)
-print(f"data {allowed(tokens):.2f}   noise {allowed(noise.sample((64, 16))):.2f}   samples {allowed(samples):.2f}")
+print(
+    f"data {allowed(tokens):.2f}   noise {allowed(noise.sample((64, 16))):.2f}   samples {allowed(samples):.2f}"
+)
 
 # %% [markdown]
 # ## Fill gaps
@@ -58,7 +67,12 @@ print(f"data {allowed(tokens):.2f}   noise {allowed(noise.sample((64, 16))):.2f}
 # %%
 mask = [5 <= site < 10 for site in range(16)]
 fills = model.infill_tokens(rows[0], mask, num=3, seed=0)
-print(" ".join("__" if hidden else f"{token:2d}" for token, hidden in zip(rows[0], mask, strict=True)))
+print(
+    " ".join(
+        "__" if hidden else f"{token:2d}"
+        for token, hidden in zip(rows[0], mask, strict=True)
+    )
+)
 for fill in fills.tolist():
     print(" ".join(f"{token:2d}" for token in fill))
 
@@ -68,7 +82,10 @@ for fill in fills.tolist():
 # An upper bound on the negative log-likelihood in bits per token. The entropy of these rows is $(\log_2 20+15\log_2 3)/16\approx1.76$ bits per token:
 
 # %%
-for name, x in (("fresh rows", chains(64, seed=1)), ("tokens at random", noise.sample((64, 16)))):
+for name, x in (
+    ("fresh rows", chains(64, seed=1)),
+    ("tokens at random", noise.sample((64, 16))),
+):
     print(f"{name}: {model.score(x)['bits_per_token']:.2f}")
 
 # %% [markdown]
