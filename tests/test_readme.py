@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from glauber.cli.app import ORDER
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
 
@@ -20,6 +22,11 @@ def test_the_readmes_first_screen_holds_the_sentence_the_picture_the_installatio
     assert sum(1 + len(line) // 100 for line in first.splitlines()) <= 24
     for part in ("re-sampling one site at a time", "chain.gif", "pip install .", "glauber sample", "glauber infill"):
         assert part in first
+
+
+def test_the_readme_has_every_command():
+    listed = re.findall(r"^\| `glauber (\w+)` \|", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(ORDER)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
