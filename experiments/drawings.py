@@ -11,7 +11,7 @@ from glauber import NoiseLaw, Process, Schedule
 from glauber.plots import BLUE, INK, RED, panels, png
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz "
-SENTENCE = "it was the best of times it was the worst of times"
+SENTENCE = "it was the best of times"
 ORDERS = (("left-to-right", 1), ("right-to-left", 1), ("random", 1), ("strided", 4), ("segments", 4))
 
 
@@ -22,16 +22,25 @@ def noised() -> bytes:
     process = Process(Schedule.round_robin(L, 4 * L, keep=0.5), noise)
     generator = torch.Generator().manual_seed(4)
     x, struck = clean, torch.zeros(L, dtype=torch.bool)
-    figure, axes = panels(size=(10.5, 2.6))
+    figure, axes = panels(size=(7, 2.6))
     for sweep in range(5):
         axes.text(-1, -sweep, f"t = {sweep * L}", ha="right", va="center", color=INK)
         for site, token in enumerate(x[0].tolist()):
             style: dict[str, Any] = {"color": RED, "weight": "bold"} if struck[site] else {"color": INK}
-            axes.text(site, -sweep, LETTERS[token].replace(" ", "·"), ha="center", va="center", family="monospace", **style)
+            axes.text(
+                site,
+                -sweep,
+                LETTERS[token].replace(" ", "·"),
+                ha="center",
+                va="center",
+                family="monospace",
+                fontsize=16,
+                **style,
+            )
         if sweep < 4:
             hit = torch.rand(L, generator=generator) >= process.schedule.keep[sweep * L]
             x, struck = torch.where(hit, noise.sample((1, L), generator), x), struck | hit
-    axes.set(xlim=(-6, L), ylim=(-4.6, 0.6))
+    axes.set(xlim=(-4, L), ylim=(-4.6, 0.6))
     axes.axis("off")
     return png(figure)
 
