@@ -20,6 +20,14 @@ from glauber.train.run import run
 PATH: dict[str, Any] = {"type": Path}
 """An argument that is a path, for `run_command`."""
 
+TRAINED: dict[str, dict[str, Any]] = {
+    "data": PATH,
+    "out": PATH,
+    "--seconds": {"type": float, "default": 600.0},
+    "--set": {"dest": "settings", "action": "append", "default": []},
+}
+"""The arguments of a command that trains several methods."""
+
 
 def device() -> torch.device:
     """A GPU if there is one."""

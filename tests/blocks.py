@@ -40,7 +40,8 @@ def shorter(words: list[str]) -> list[str]:
     """A command of glauber that takes seconds: few steps of a small network, few samples."""
     words = [re.sub(r"^(train\.steps)=\d+$", r"\1=3", word) for word in words]
     words = ["2" if before == "-n" else word for before, word in zip(["", *words], words, strict=False)]
-    if words[0] == "train":
+    words = ["0.05" if before == "--minutes" else word for before, word in zip(["", *words], words, strict=False)]
+    if words[0] == "train" and "--minutes" not in words:
         settings = {f"train.{name}": value for name, value in SMALL.items()}
         settings |= {"network.width": 16, "network.layers": 1, "network.heads": 2, "train.samples": 1}
         words += [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]

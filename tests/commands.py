@@ -64,8 +64,13 @@ def _server() -> "subprocess.Popen[str]":
     """Of this process; it ends when its input does."""
     command = [sys.executable, str(Path(__file__).resolve())]
     server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    atexit.register(server.terminate)
+    atexit.register(_end, server)
     return server
+
+
+def _end(server: "subprocess.Popen[str]") -> None:
+    with server:  # which closes its pipes, and waits
+        server.terminate()
 
 
 def serve() -> None:

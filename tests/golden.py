@@ -41,6 +41,7 @@ from glauber.method import find_method
 from glauber.model import Model, load
 from glauber.process import NoiseLaw, Process, Schedule
 from glauber.process.draws import new_generator
+from glauber.tasks.constraints import Constraints
 from glauber.tasks.infill import filling
 from glauber.tasks.steps import run_alone
 from glauber.train import ProcessSpec, Recipe, Trainer, TrainSpec
@@ -63,6 +64,7 @@ RELEASE = torch.__version__.partition("+")[0]
 FILE = Path(__file__).with_suffix(".json")
 TOLERANCE = 1e-6
 SEED = 0
+RAW = Constraints(seams="raw")
 
 # The translation: what the cases say, and what the package calls it today. -------------------------------------------------
 
@@ -239,13 +241,14 @@ def write(model: Model, num: int, prompt: str, **options: Any) -> list[str]:
 
 
 def infill(model: Model, text: str, num: int, **options: Any) -> list[str]:
-    return model.infill(text, num, SEED, **sampling(model, options))
+    return model.infill(text, num, SEED, seams="raw", **sampling(model, options))
 
 
 def likely_gaps(model: Model, text: str, num: int, **options: Any) -> list[float]:
     """What the model thinks of each token that it filled in."""
     sampler = model.sampler(**sampling(model, options), gaps=True)
-    filled = run_alone(filling(sampler, model.require_text_codec(), text, num, new_generator(SEED), probabilities=True))
+    steps = filling(sampler, model.require_text_codec(), text, num, new_generator(SEED), True, constraints=RAW)
+    filled = run_alone(steps)
     return [likely for each in filled for gap in each.gaps for likely in gap.probabilities]
 
 

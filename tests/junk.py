@@ -49,7 +49,7 @@ from glauber.evaluate.infill import evaluate_fills, read_fills
 from glauber.evaluate.text import read_texts
 from glauber.evaluate.tokens import read_rows
 from glauber.runs import digest
-from glauber.tasks.infill import read_template
+from glauber.tasks.template import read_template
 from glauber.train import recipe
 from glauber.train.data import shards_data
 from glauber.train.folder import read_config

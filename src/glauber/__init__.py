@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from glauber.model import Model, load
     from glauber.objective import binary, dense, marginal
     from glauber.process import Corruption, NoiseLaw, Process, Schedule
+    from glauber.train import fit
 
 __version__ = "0.2.0"
 
@@ -37,6 +38,7 @@ __all__ = [
     "binary",
     "bound",
     "dense",
+    "fit",
     "load",
     "marginal",
     "run_chain",
@@ -50,6 +52,7 @@ _HOMES = {
     "model": ("Model", "load"),
     "objective": ("binary", "dense", "marginal"),
     "process": ("Corruption", "NoiseLaw", "Process", "Schedule"),
+    "train": ("fit",),
 }
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from glauber.codec import ImageCodec, TextCodec, is_image_codec
+from glauber.codec import Codec, is_image_codec, is_text_codec
 from glauber.conditional import CausalConditional, Transformer
 from glauber.method import Method
 from glauber.process import Process
@@ -12,7 +12,7 @@ class Described(Protocol):
     """What a card tells of."""
 
     network: Transformer
-    codec: ImageCodec | TextCodec | None
+    codec: Codec | None
     method: Method
     about: dict[str, Any]
 
@@ -71,9 +71,9 @@ def default_sampling(model: Described) -> str:
 
 def _task(model: Described) -> str | None:
     """The hub's name for what it does; none for tokens of an unknown kind."""
-    if model.codec is None:
-        return None
-    return "unconditional-image-generation" if is_image_codec(model.codec) else "text-generation"
+    if is_text_codec(model.codec):
+        return "text-generation"
+    return "unconditional-image-generation" if is_image_codec(model.codec) else None
 
 
 def _usage(name: str) -> str:

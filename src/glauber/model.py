@@ -2,20 +2,21 @@
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from glauber.chain import check_options
-from glauber.codec import ImageCodec, TextCodec, as_pictures, decode_tokens, is_image_codec
+from glauber.codec import Codec, ImageCodec, TextCodec, as_pictures, decode_tokens, is_image_codec, is_text_codec
 from glauber.conditional import Conditional, StepLaw, Transformer
 from glauber.method import Request, Run, class_number, find_method
 from glauber.process import Mask, Process, Schedule, Tokens, as_tokens
 from glauber.process.draws import new_generator
 from glauber.sampler import Sampler, require_precision
 from glauber.saving import SavedModel
+from glauber.tasks.constraints import Choice, Constraints
 from glauber.tasks.infill import continuing, fill_tokens, filling
 from glauber.tasks.inpaint import inpainting
 from glauber.tasks.score import score_windows, windows_of
@@ -43,7 +44,7 @@ class Model(SavedModel):
         self,
         network: Transformer,
         process: Process,
-        codec: ImageCodec | TextCodec | None = None,
+        codec: Codec | None = None,
         method: str = "ggm",
         sampling: dict[str, Any] | None = None,
         about: dict[str, Any] | None = None,
@@ -52,6 +53,7 @@ class Model(SavedModel):
         super().__init__(network, process, codec)
         check_options(sampling or {}, process.vocab)
         self.method, self.trained = find_method(method), trained
+        self.method.require_vocabularies(process)
         self.sampling, self.about = dict(sampling or {}), dict(about or {})
         self.precision = None
 
@@ -74,7 +76,7 @@ class Model(SavedModel):
     @property
     def text_codec(self) -> TextCodec | None:
         """The codec, where it is one of text."""
-        return None if is_image_codec(self.codec) else cast(TextCodec | None, self.codec)
+        return self.codec if is_text_codec(self.codec) else None
 
     def require_text_codec(self) -> TextCodec:
         """The codec of text; refused where there is none."""
@@ -130,14 +132,36 @@ class Model(SavedModel):
         codec, run = self.require_text_codec(), self._run_of("a prompt", options)
         return run_alone(continuing(self.sampler(**options, gaps=True), codec, prompt, num, new_generator(seed), **run))[0]
 
-    def infill(self, text: str, num: int | None = None, seed: int | None = None, **options: Any) -> Any:
+    def infill(
+        self,
+        text: str,
+        num: int | None = None,
+        seed: int | None = None,
+        *,
+        seams: str = "word",
+        banned: Sequence[str] = (),
+        sentence: bool = False,
+        best_of: int | None = None,
+        draws: int = Choice.draws,
+        **options: Any,
+    ) -> Any:
         r"""Fill the gaps of a text in: one string, or a list of `num`. What is given comes back as it was, to the byte.
 
-        [[12]] is a gap of 12 tokens; a plain [[ is written \[[. Options as for `sampler`.
+        Args:
+            text: [[12]] in it is a gap of 12 tokens, [[3-20]] one of 3 to 20, [[ ]] one of any length;
+                a plain [[ is written \[[.
+            seams: "word" joins a fill to the words around it; "raw" takes it as it comes.
+            banned: words that no fill may have.
+            sentence: each gap ends with a sentence.
+            best_of: make so many fills, and return the likeliest `num` of them, the best first.
+            draws: where a gap's length is not known, each fill is chosen among so many (docs/infilling.md).
+            options: as for `sampler`.
         """
         codec, run = self.require_text_codec(), self._run_of("infill", options)
         sampler, fills = self.sampler(**options, gaps=True), 1 if num is None else num
-        texts = [filled.text for filled in run_alone(filling(sampler, codec, text, fills, new_generator(seed), **run))]
+        run["constraints"] = Constraints(seams, banned, sentence)
+        steps = filling(sampler, codec, text, fills, new_generator(seed), choice=Choice(best_of, draws), **run)
+        texts = [filled.text for filled in run_alone(steps)]
         return texts[0] if num is None else texts
 
     def infill_tokens(
@@ -210,7 +234,7 @@ class Model(SavedModel):
         return found
 
     def decode(self, tokens: Tokens) -> list[Any]:
-        """PIL images, strings, or lists of tokens where there is no codec."""
+        """PIL images, strings, what a user's codec makes, or lists of tokens where there is no codec."""
         return decode_tokens(self.codec, as_tokens(tokens))
 
     def _require_image_codec(self) -> ImageCodec:

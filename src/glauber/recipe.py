@@ -11,6 +11,7 @@ from glauber.process import NoiseLaw, Process, Schedule
 
 OPTIMIZERS = ("adamw", "muon")
 PARALLEL = ("ddp", "fsdp")
+MOST_SAMPLES = 1000
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,13 @@ class ProcessSpec:
         if self.noise not in ("uniform", "unigram"):
             raise ValueError(f"process.noise is uniform or unigram, not {self.noise!r}")
 
-    def build(self, vocab: int, length: int, counts: Sequence[float] | Tensor | None = None) -> Process:
-        """The process over `vocab` tokens and `length` sites; `counts` of the training tokens for a unigram law."""
+    def build(
+        self, vocab: int, length: int, counts: Sequence[float] | Tensor | None = None, allowed: Tensor | None = None
+    ) -> Process:
+        """The process over `vocab` tokens and `length` sites; `counts` of the training tokens for a unigram law.
+
+        allowed: (L, V) bool, the tokens that each site may hold; all of them if None.
+        """
         if self.noise == "uniform":
             noise = NoiseLaw.uniform(vocab)
         elif counts is None:
@@ -41,7 +47,7 @@ class ProcessSpec:
         else:
             noise = NoiseLaw.unigram(counts, self.smoothing)
         schedule = Schedule.round_robin(length, self.sweeps * length, self.keep, self.order, last_keep=self.last_keep)
-        return Process(schedule, noise)
+        return Process(schedule, NoiseLaw(noise.probs, allowed))
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,10 @@ class TrainSpec:
     """Share of rows whose noise is marked, for the method ggm (identity 9)."""
     causal_every: int = 0
     """With a causal network and the method ggm, every so-many-th row is learned from left to right; 0 for none."""
+    fim: float = 0.0
+    """Share of rows learned with a middle that comes last, for the method ar: what filling gaps needs there."""
+    fim_end: int | None = None
+    """The token that ends such a middle: the codec's end of text, which is put in."""
     optimizer: str = "adamw"
     """"adamw", or "muon" for the blocks' matrices and adamw for the other weights, at the same rate and decay."""
     lr: float = 1e-3
@@ -86,6 +96,11 @@ class TrainSpec:
     keep_checkpoints: int = 2
     evaluate_every: int = 1000
     """Steps between validation bounds."""
+    valid_rows: int = 64
+    """Rows that a validation bound is taken on, unless there are fewer."""
+    patience: int = 0
+    """Validations in a row without a better bound, after which training stops; the model then has the weights of the best one.
+    0: the weights are those of the last step, however the bound went."""
     samples: int = 4
     """Drawn at each validation, for people to look at; 0 for none."""
     tensorboard: bool = False
@@ -108,20 +123,26 @@ class TrainSpec:
                 "train.clean_fraction and train.marked_fraction are shares of rows, in [0, 1], "
                 f"not {self.clean_fraction} and {self.marked_fraction}"
             )
-        if self.samples < 0:
-            raise ValueError(f"train.samples is 0 or more, not {self.samples}")
+        if not 0 <= self.fim <= 1:
+            raise ValueError(f"train.fim is a share of rows, in [0, 1], not {self.fim}")
+        if self.valid_rows < 1:
+            raise ValueError(f"train.valid_rows is at least 1, not {self.valid_rows}")
+        if self.patience < 0:
+            raise ValueError(f"train.patience is 0 or more, not {self.patience}")
+        if not 0 <= self.samples <= MOST_SAMPLES:
+            raise ValueError(f"train.samples is 0 to {MOST_SAMPLES:,}, for people to look at, not {self.samples:,}")
         if self.optimizer not in OPTIMIZERS:
             raise ValueError(f"train.optimizer is {' or '.join(OPTIMIZERS)}, not {self.optimizer!r}")
         if self.precision not in ("fp32", "bf16"):
             raise ValueError(f"train.precision is fp32 or bf16, not {self.precision!r}")
         if self.parallel not in PARALLEL:
             raise ValueError(f"train.parallel is {' or '.join(PARALLEL)}, not {self.parallel!r}")
-        if self.seconds is not None and self.seconds <= 0:
+        if self.seconds is not None and not self.seconds > 0:
             raise ValueError("train.seconds must be above 0")
         for name in ("lr", "min_lr", "warmup", "decay", "eps", "weight_decay"):
-            if (value := getattr(self, name)) is not None and value < 0:
+            if (value := getattr(self, name)) is not None and not value >= 0:
                 raise ValueError(f"train.{name} is 0 or more, not {value}")
-        if self.grad_clip is not None and self.grad_clip <= 0:
+        if self.grad_clip is not None and not self.grad_clip > 0:
             raise ValueError(f"train.grad_clip is above 0, or none for no clipping, not {self.grad_clip}")
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(f"train.betas lie in [0, 1), not {self.betas}")
@@ -149,9 +170,10 @@ class Recipe:
 
     def with_end(self, end: int | None) -> "Recipe":
         """The recipe for a codec with this end of text, if it has one."""
+        ends = self if not self.train.fim else replace(self, train=replace(self.train, fim_end=end))
         if self.sampling.get("ban") != "end":
-            return self
-        return replace(self, sampling=self.sampling | {"ban": [] if end is None else [end]})
+            return ends
+        return replace(ends, sampling=self.sampling | {"ban": [] if end is None else [end]})
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -77,7 +77,8 @@ def read_checkpoint(
                 raise ValueError(f"{name}.safetensors is not what was written")
         tensors = {part.name: read_part(part, empty) for part in path.iterdir() if part.is_dir() and part.name in parts}
         for part in hashes.keys() - pieces:
-            content = require_file(path / f"{part}.safetensors").read_bytes()
+            read_tensors(path / f"{part}.safetensors")  # mapped: one that is longer than it says is not read at all
+            content = (path / f"{part}.safetensors").read_bytes()
             if hashlib.sha256(content).hexdigest() != hashes[part]:
                 raise ValueError(f"{part}.safetensors is not what was written")
             tensors[part] = load(content)

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glauber.conditional import Conditional, StepLaw, Transformer
+from glauber.chain.bounds import NUMBERS
+from glauber.conditional import CausalConditional, Conditional, StepLaw, Transformer
 from glauber.method import Method, Request, Run, Samples, SamplingPlan
 from glauber.process import Process, Schedule
 from glauber.runtime.precision import bfloat16, pays_in_bfloat16
@@ -71,11 +72,29 @@ class Sampler:
     def draw(self, num: int | None, run: Run) -> Samples:
         """The same, with the mean number of network calls that a row took."""
         with self.evaluating(), self._in_precision():
-            return self.method.sample(self.answers, self.process, self.plan, num, replace(run, runner=cuda_runner))
+            samples = self.method.sample(self.answers, self.process, self.plan, num, replace(run, runner=cuda_runner))
+        if run.record is not None:
+            run.record.calls = samples.calls
+        return samples
 
     def conditional(self, both_ways: bool = False) -> Conditional | StepLaw:
         """What the network knows, for the model's own process; to be called within `evaluating`."""
         return self.method.conditional(self.network, self.process, both_ways)
+
+    @property
+    def knows_likelihood(self) -> bool:
+        """Whether it knows the probability of a row, each token given those before it: a model that samples so by itself."""
+        causal = self.process.schedule.causal and self.network.config.causal
+        return causal and isinstance(self.conditional(), CausalConditional)
+
+    @torch.no_grad()
+    def log_likelihoods(self, x: Tensor) -> Tensor:
+        """(B, L) log P(x_j | x_0 .. x_{j-1}) of rows of tokens (B, L), in float64."""
+        causal = self.conditional()
+        assert isinstance(causal, CausalConditional)
+        size = max(1, NUMBERS // (self.length * self.process.vocab))
+        with self.evaluating():
+            return torch.cat([causal.rows(part) for part in x.to(self.schedule.order.device).split(size)]).cpu()  # type: ignore[no-untyped-call]
 
     def evaluating(self) -> AbstractContextManager[None]:
         """The network in evaluation mode, and then again in the one it was in."""

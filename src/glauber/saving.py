@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from glauber.card import card
-from glauber.codec import ImageCodec, TextCodec, codec_from_dict, is_image_codec
+from glauber.codec import Codec, NamedCodec, codec_from_dict, is_image_codec
 from glauber.conditional import Transformer, TransformerConfig
 from glauber.hub import CARD, Download, upload
 from glauber.method import Method, find_method
@@ -42,7 +42,7 @@ class SavedModel(nn.Module):
     about: dict[str, Any]
     trained: Schedule | None
 
-    def __init__(self, network: Transformer, process: Process, codec: ImageCodec | TextCodec | None):
+    def __init__(self, network: Transformer, process: Process, codec: Codec | None):
         super().__init__()
         require_agreement(network.config, process)
         require_codec_fits(codec, network.config)
@@ -74,7 +74,7 @@ class SavedModel(nn.Module):
     def _adopt_buffers(self) -> None:
         """Loading puts tensors into the buffers; the law and the codec are made anew from them."""
         loaded = {name: buffer.detach().cpu().clone() for name, buffer in self.named_buffers(recurse=False)}
-        self._process = Process(self._process.schedule, NoiseLaw(loaded["noise"]))
+        self._process = Process(self._process.schedule, NoiseLaw(loaded["noise"], self._process.noise.allowed))
         if self.codec is not None:
             self.codec = codec_from_dict(self.codec.to_dict(), codec_part(loaded))
 
@@ -182,17 +182,20 @@ class SavedModel(nn.Module):
             return upload(saved, partial(card, self), repo_id, private, commit_message, token, revision)
 
 
-def _parts(config: dict[str, Any], tensors: dict[str, Tensor]) -> tuple[Transformer, Process, ImageCodec | TextCodec | None]:
+def _parts(config: dict[str, Any], tensors: dict[str, Tensor]) -> tuple[Transformer, Process, Codec | None]:
     """Network, process and codec, of a size that was looked at before they are made."""
     shape, method = TransformerConfig(**config["network"]), find_method(config["method"])
     layout = method.layout(shape)
     require_layout(tensors, layout)
-    process = Process(Schedule.round_robin(**config["schedule"]), NoiseLaw(pick(tensors, "noise")))
+    codec = None if config["codec"] is None else codec_from_dict(config["codec"], codec_part(tensors))
+    require_codec_fits(codec, shape)
+    noise = NoiseLaw(pick(tensors, "noise"), getattr(codec, "allowed", None))
+    process = Process(Schedule.round_robin(**config["schedule"]), noise)
     require_agreement(shape, process)
     require_memory(FLOAT * layout.parameters, "this model", "use a machine that has more")
     with torch.random.fork_rng(devices=[]):  # the first weights are overwritten; the caller's draws stay as they were
         network = method.network(shape)
-    return network, process, None if config["codec"] is None else codec_from_dict(config["codec"], codec_part(tensors))
+    return network, process, codec
 
 
 def _trained(config: dict[str, Any]) -> Schedule | None:
@@ -208,8 +211,9 @@ def require_agreement(shape: TransformerConfig, process: Process) -> None:
         )
 
 
-def require_codec_fits(codec: ImageCodec | TextCodec | None, shape: TransformerConfig) -> None:
+def require_codec_fits(codec: Codec | None, shape: TransformerConfig) -> None:
     """Refuse a codec of other tokens, or of another number of sites."""
-    sites = codec.grid[0] * codec.grid[1] if is_image_codec(codec) else shape.length
+    sites = codec.length if isinstance(codec, NamedCodec) else shape.length
+    sites = codec.grid[0] * codec.grid[1] if is_image_codec(codec) else sites
     if codec is not None and (codec.vocab, sites) != (shape.vocab, shape.length):
         raise ValueError(f"the codec has {codec.vocab} codes for {sites} sites, the network {shape.vocab} for {shape.length}")

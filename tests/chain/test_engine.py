@@ -10,6 +10,7 @@ from glauber.bench import bench_sample
 from glauber.chain import CallCounter, driver, run_chain
 from glauber.chain.engine import Walk, walk
 from glauber.chain.runner import eager
+from glauber.chain.step import Rows
 from glauber.conditional import CausalConditional, Denoiser, Transformer, TransformerConfig
 from glauber.process import NoiseLaw, Process, Schedule
 from glauber.process.draws import RowGenerators
@@ -222,3 +223,25 @@ def test_the_bench_weighs_the_chain_against_the_bare_network_and_keeps_what_it_h
     assert skip["calls_per_sample"] < skip["calls"] < skip["calls_without"]
     assert skip["calls_per_sample_1024"] == pytest.approx(1.875 * 1024)
     assert truncated["call_seconds"] > 0
+
+
+@pytest.mark.parametrize("name", ["right-to-left", "blocks", "marked noise", "each row its own clamp", "truncated"])
+def test_rows_that_are_taken_out_stay_as_they_are_and_the_others_go_on_as_before(name):
+    schedule, options = SETTINGS[name]
+    process, counter = Process(schedule, NOISE), CallCounter(Denoiser(network()))
+    whole = run_chain(Denoiser(network()), process, ROWS, generator=torch.Generator().manual_seed(1), **options)
+    state = Rows.of(ROWS, schedule.block, whole.device)
+    seen: dict[int, torch.Tensor] = {}
+
+    def watch(t: int, x: torch.Tensor) -> None:
+        seen[t] = x
+        if t == 2 * L:
+            state.part(slice(2, 4)).gone[:] = True
+
+    found = run_chain(counter, process, ROWS, generator=torch.Generator().manual_seed(1), on_step=watch, _rows=state, **options)
+    left = torch.tensor([0, 1, 4, 5, 6])
+    assert torch.equal(found[left], whole[left])
+    assert torch.equal(found[2:4], seen[2 * L][2:4])
+    assert not torch.equal(found[2:4], whole[2:4])
+    assert counter.rows == int(state.calls.sum())
+    assert state.calls[2:4].max() < state.calls[left].min()

@@ -22,7 +22,7 @@ from PIL import Image
 from refusals import refused
 from safetensors.torch import load_file, save_file
 
-import glauber
+import glauber.cli.run
 from glauber import Model, NoiseLaw, Process, Schedule, Transformer, TransformerConfig
 from glauber.cli.run import app
 from glauber.codec import ByteCodec, CharCodec, PixelCodec, TokenizerCodec
@@ -207,6 +207,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "deep.toml").write_text(f"a = {DEEP}")
     for name, (kind, shape) in ARRAYS.items():
         (folder / f"{name}.npy").write_bytes(npy(kind, shape) + bytes(4096))
+    sparse(folder / "terabytes.txt", 2**42)
     sparse(folder / "gigabytes.npy", 128 + 2**32, npy("<i8", f"({2**29},)"))
     np.save(folder / "tokens.npy", np.zeros((4, 16), np.int64))
     np.save(folder / "mask.npy", np.arange(16) < 3)
@@ -306,6 +307,14 @@ COMMANDS: dict[str, tuple[tuple[object, ...], str]] = {
     "two billion variations": (("vary", "{texts}", "--text", "abc", "-n", 2_000_000_000), "ask for fewer at once"),
     "a gap of many tokens": ((*TEXTS, "--text", f"a[[{BEYOND}]]"), "longer than any text"),
     "a gap of many digits": ((*TEXTS, "--text", f"a[[{'9' * 5000}]]"), "longer than any text"),
+    "a hundred million samples at each validation": ((*TRAIN, "--set", "train.samples=100000000"), "is 0 to 1,000"),
+    "a score of terabytes": (("score", "{texts}", "--text", "terabytes.txt"), "take some of it with --rows"),
+    # what would be missed later
+    "no model to start from": ((*TRAIN, "--init", "nosuch"), "no model 'nosuch'"),
+    "a model to start from that does not fit": ((*TRAIN, "--init", "{texts}"), "the saved model has another"),
+    "a damaged model to start from": ((*TRAIN, "--init", "pictures"), "pictures is not a model"),
+    "a sampling that cannot be": ((*TRAIN, "--set", "sampling.top_p=7"), "top-p must lie in (0, 1], not 7"),
+    "a sampling that there is not": ((*TRAIN, "--set", "sampling.flavour=7"), "the sampling options do not fit"),
     # halves of characters
     "half a character to fill": ((*TEXTS, "--text", HALF), "half a character"),
     "half a character to fill, of a tokenizer": (("infill", "novels", "--text", HALF), "half a character"),
@@ -482,6 +491,22 @@ def test_a_terminal_that_knows_no_accent_loses_no_text(tmp_path):
     out, err = done.communicate(timeout=60)
     assert done.returncode == 0, err
     assert out.decode("unicode_escape").strip("\n") == glauber.load(folder).sample(1, seed=0)[0]
+
+
+def test_a_file_that_the_system_refuses_is_named_in_a_sentence(monkeypatch, capsys):
+    def refuse(*words: object, **options: object) -> None:
+        raise PermissionError(13, "Permission denied", "/root/a")
+
+    monkeypatch.setattr(glauber.cli.run, "app", refuse)
+    monkeypatch.setattr(glauber.cli.run, "_limit_numbers", lambda commands: None)
+    with pytest.raises(SystemExit) as left:
+        glauber.cli.run.run()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    said = capsys.readouterr().err
+    assert (left.value.code, said) == (
+        2,
+        "glauber: /root/a cannot be used (permission denied); check its name and who may use it\n",
+    )
 
 
 def test_a_file_name_cannot_disturb_the_terminal_or_fill_it():

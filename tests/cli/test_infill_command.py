@@ -11,6 +11,7 @@ from PIL import Image
 from program import assert_refused, run
 
 import glauber
+from glauber.codec import CharCodec
 
 
 def test_infill_leaves_the_given_pixels_alone(images, tmp_path):
@@ -53,6 +54,50 @@ def test_texts_are_filled_as_in_python_with_each_tokens_probability(texts, tmp_p
         assert fill == f"it was the {gaps[0]['text']} of [[times]] {gaps[1]['text']}"
         assert [len(gap["tokens"]) for gap in gaps] == [2, 1]
         assert all(0 < token["probability"] < 1 for gap in gaps for token in gap["tokens"])
+
+
+@pytest.fixture(scope="module")
+def causal_texts(tmp_path_factory):
+    """A folder with a model that writes from left to right by itself."""
+    torch.manual_seed(0)
+    codec = CharCodec("abc .")
+    network = glauber.Transformer(glauber.TransformerConfig(codec.vocab, 16, width=8, layers=1, heads=2, causal=True))
+    torch.nn.init.normal_(network.head.weight, std=0.3)
+    schedule = glauber.Schedule.round_robin(16, 16, 0.0, "left-to-right")
+    folder = tmp_path_factory.mktemp("causal") / "model"
+    glauber.Model(network, glauber.Process(schedule, glauber.NoiseLaw.uniform(codec.vocab)), codec).save(folder)
+    return folder
+
+
+def test_a_gap_of_unknown_length_is_filled_as_in_python_and_tells_how_it_was_chosen(causal_texts):
+    text, options = "a [[1-4]] b", {"draws": 6, "best_of": 4}
+    expected = glauber.load(causal_texts).infill(text, 2, seed=1, **options)
+    arguments = ("infill", causal_texts, "--text", text, "-n", 2, "--seed", 1, "--draws", 6, "--best-of", 4)
+    shown = run(*arguments)
+    assert shown.stdout == "\n----\n".join(expected) + "\n"
+    assert "likeliest of 4 fills, in nats per character of the whole text: " in shown.stderr
+    assert shown.stderr.count("chosen among 6 draws; effective sample size ") == 2
+    found = json.loads(run(*arguments, "--json").stdout)
+    assert found["texts"] == expected
+    scores = [fill["nats_per_character"] for fill in found["fills"]]
+    assert scores == sorted(scores)
+    for fill, (gap,), made in zip(expected, found["gaps"], found["fills"], strict=True):
+        assert made["nats"] == pytest.approx(made["nats_per_character"] * len(fill))
+        assert 0 < sum(token["nats"] for token in gap["tokens"]) < made["nats"]
+        assert 1 <= made["effective_sample_size"] <= 6
+        assert made["calls"] > 6
+
+
+def test_constraints_hold_for_many_texts_too(causal_texts, tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"text": "a [[1-4]] b"}\n{"text": "a [[3]]"}\n')
+    arguments = ("--sentence", "--ban-word", "c", "--seed", 0, "-n", 3)
+    lines = run("infill", causal_texts, "--texts", tmp_path / "in.jsonl", *arguments).stdout.splitlines()
+    for fill in (text for line in lines for text in json.loads(line)["texts"]):
+        assert fill.removesuffix(" b").endswith(".")
+        assert fill.count(".") == 1
+        assert "c" not in fill.replace(".", " ").split()
+    (tmp_path / "in.jsonl").write_text('{"text": "a [[1-4]] b"}\n{"text": "a [[9-3]]"}\n')
+    assert_refused(run("infill", causal_texts, "--texts", tmp_path / "in.jsonl"), "line 2 of")
 
 
 def test_many_texts_are_filled_line_by_line(texts, tmp_path):
@@ -130,6 +175,13 @@ def test_filled_tokens_are_printed_as_json_where_there_is_no_file_for_them(token
         (["--tokens", "x.npy"], "need a --mask"),
         (["--text", ""], "the text is empty"),
         (["--text", "it [[17]]"], "longer than this model's 16"),
+        (["--text", "it [[5-3]]"], "upside down"),
+        (["--text", "it [[1-3]]"], "give the length, as in [[12]]"),
+        (["--text", "it [[1]]", "--best-of", "4"], "leave best-of out"),
+        (["--text", "it [[1]]", "--seams", "neat"], "seams is word or raw"),
+        (["--text", "it [[1]]", "--ban-word", " "], "none of them empty"),
+        (["--text", "it [[1]]", "--draws", "0"], "at least one draw"),
+        (["--tokens", "x.npy", "--mask", "m.npy", "--out", "y.npy", "--best-of", "4"], "are for texts"),
         (["--text", "it [[1]]", "-n", "0"], "at least one fill"),
         (["--text", "it [[1]]", "--out", "x"], "goes to the screen"),
         (["--texts", "absent.jsonl"], "there is no file"),

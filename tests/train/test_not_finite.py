@@ -199,6 +199,12 @@ def test_training_in_memory_ends_at_the_first_loss_that_is_not_finite():
         train(trainer.network, trainer.process, torch.arange(40).view(10, 4) % 3, trainer.spec)
 
 
+@pytest.mark.parametrize("name", ["lr", "min_lr", "eps", "weight_decay", "grad_clip", "seconds"])
+def test_a_setting_that_is_no_number_is_refused(name):
+    with refused(f"train.{name} "):
+        TrainSpec(steps=1, batch=1, **{name: float("nan")})
+
+
 def test_a_bound_that_is_not_finite_is_null_in_the_log_and_no_point_on_the_board(data, tmp_path, monkeypatch):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

@@ -163,9 +163,9 @@ def test_where_there_is_no_run_resume_is_refused_and_leaves_no_trace(what, strai
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_run_needs_a_recipe_to_begin(tmp_path):
-    done = commands.glauber("train", "--out", tmp_path / "run", "--data", tmp_path)
-    assert "name a recipe with --recipe, e.g. tiny, or go on with the run in --out by --resume" in refusal(done)
+def test_a_run_needs_data_or_a_recipe_to_begin(tmp_path):
+    done = commands.glauber("train", "--out", tmp_path / "run")
+    assert "say with --data what to train on, name a recipe that brings its own, or go on with --resume" in refusal(done)
     assert not (tmp_path / "run").exists()
 
 
@@ -243,6 +243,17 @@ def test_two_runs_in_one_folder_are_refused_and_a_killed_one_leaves_no_lock(data
     step = int(checkpoints(out / "checkpoints")[-1].name[5:]) if (out / "checkpoints").exists() else 0
     done = go_on(out, f"--set=train.steps={step + 5}")
     assert f"done: {step + 5} steps" in done.stdout, done.stderr
+
+
+def test_a_pipe_in_the_place_of_the_log_is_refused_and_not_waited_for(begun, tmp_path):
+    out = shutil.copytree(begun, tmp_path / "run")
+    (out / "log.jsonl").unlink()
+    os.mkfifo(out / "log.jsonl")
+    done = commands.glauber("train", "--out", out, "--resume", seconds=10)
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"glauber: {out / 'log.jsonl'} is damaged; remove it, and the run does without\n",
+    )
 
 
 def test_a_lock_is_not_left_to_the_next_run_of_the_same_process(data, tmp_path):

@@ -177,6 +177,15 @@ def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before_it_or_to_the_mo
     assert glauber.load(out).about["steps"] == 40
 
 
+def test_a_checkpoint_that_is_longer_than_it_says_is_not_read_into_memory(stopped, tmp_path):
+    out = shutil.copytree(stopped, tmp_path / "run")
+    with (out / "checkpoints" / "step-00000023" / "average.safetensors").open("ab") as file:
+        file.truncate(2**33)  # zeros, which take no room on the disk
+    done = commands.glauber("sample", out, "-n", 1, seconds=10)
+    assert "averaged weights of step 20" in done.stderr
+    assert done.peak < 950
+
+
 @pytest.mark.parametrize("name", ["frame.json", "frame.safetensors"])
 def test_a_damaged_frame_is_named_and_going_on_makes_it_anew(name, stopped, data, tmp_path):
     out = shutil.copytree(stopped, tmp_path / "run")

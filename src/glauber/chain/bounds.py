@@ -16,6 +16,7 @@ from glauber.chain import kernels
 from glauber.conditional import CausalConditional, Conditional, StepLaw
 from glauber.process import Process, Tokens
 from glauber.process.draws import Generator, uniform
+from glauber.process.noise import probability
 from glauber.runtime.progress import watched
 
 ROWS = 64  # sequences sent through the network at once
@@ -102,7 +103,7 @@ def _causal_bound(conditional: CausalConditional, process: Process, x0: Tensor, 
     size = max(1, min(ROWS, NUMBERS // (process.length * process.vocab)))
     parts = zip(x0.split(size), known.split(size), strict=True)  # type: ignore[no-untyped-call]
     shown = watched(parts, progress, -(-len(x0) // size), "score", "batch", leave=False)
-    return torch.cat([-torch.where(here, conditional.rows(rows), 0.0).sum(1) for rows, here in shown])
+    return torch.cat([-torch.where(here, conditional.rows(rows, process.noise.allowed), 0.0).sum(1) for rows, here in shown])
 
 
 def _times(process: Process, known: Tensor, k: int, draws: int, generator: Generator | None) -> tuple[Tensor, Tensor]:
@@ -122,7 +123,7 @@ def prior_divergence(process: Process, x0: Tensor, known: Tensor | None = None) 
 
     A site adds Σ_{a≠x} (1-S) π(a) log(1-S) + q(x) log(q(x) / π(x)), where x = x_0 and q(x) = S + (1-S) π(x).
     """
-    pi = process.noise.probs[x0]
+    pi = probability(process.noise.table, x0)
     S = process.schedule.survival(torch.full((len(x0),), process.schedule.steps, device=x0.device))
     own = S + (1 - S) * pi
     each = (1 - pi) * torch.xlogy(1 - S, 1 - S) + torch.where(own > 0, own * (own / pi).log(), 0.0)
@@ -146,17 +147,18 @@ def step_divergences(
     known: Tensor,
 ) -> list[Tensor]:
     """The same for several kernels, over the known sites (B, L) that the step visits."""
-    schedule, pi = process.schedule, process.noise.probs
+    schedule, noise = process.schedule, process.noise
     sites, survival = schedule.sites(t), torch.where(known, schedule.survival(t), 0.0)
+    pi = noise.at(sites)
     counts, S, now = (part.gather(1, sites) for part in (known, survival, x_next))
     if isinstance(conditional, StepLaw):
-        p = conditional.step_law(x_next, t, survival, sites).double().exp()
+        p = noise.within(conditional.step_law(x_next, t, survival, sites).double(), sites).exp()
     else:
-        p = kernels.mixture(conditional(x_next, t, survival, sites).double().exp(), S, pi)
+        p = kernels.mixture(noise.within(conditional(x_next, t, survival, sites).double(), sites).exp(), S, pi)
     truth = kernels.mixture(kernels.one_hot(x0.gather(1, sites), p), S, pi)
     found = []
     for kernel in names:
-        odds = kernels.own_odds(kernel, schedule.keeps(t), pi[now])
+        odds = kernels.own_odds(kernel, schedule.keeps(t), probability(pi, now))
         terms = divergence(kernels.step(truth, now, odds), kernels.step(p, now, odds))
         found.append(torch.where(counts, terms, 0.0).sum(-1))
     return found

@@ -23,10 +23,13 @@ def is_beginning(clamp: Clamp) -> bool:
 
 
 def clamped_sites(clamp: Clamp | None, process: Process, rows: int) -> tuple[Tensor, Tensor]:
-    """Which sites are given, bool (rows, L), and the tokens given there, int64 (rows, L), 0 elsewhere."""
+    """Which sites are given, bool (rows, L), and the tokens given there, int64 (rows, L), elsewhere the least of the site."""
     L, device = process.length, process.noise.probs.device
     given = torch.zeros(rows, L, dtype=torch.bool, device=device)
-    tokens = torch.zeros(rows, L, dtype=torch.int64, device=device)
+    least = torch.zeros(L, dtype=torch.int64, device=device)
+    if process.noise.allowed is not None:
+        least = process.noise.allowed.int().argmax(1)
+    tokens = least.repeat(rows, 1)
     if clamp is None:
         return given, tokens
     if isinstance(clamp, Mapping):
@@ -42,5 +45,5 @@ def clamped_sites(clamp: Clamp | None, process: Process, rows: int) -> tuple[Ten
             if part.shape not in ((L,), (rows, L)):
                 raise ValueError(f"clamp needs a mask and tokens of shape ({L},) or ({rows}, {L}), not {tuple(part.shape)}")
         given = mask.expand(rows, L)
-        tokens = torch.where(given, values, 0)
+        tokens = torch.where(given, values, least)
     return given, process.check_tokens(tokens)

@@ -57,6 +57,7 @@ def run_chain(
     _rules: Sequence[Rule] = (),
     _runner: Runner = eager,
     _rows: Rows | None = None,
+    _log_law: Tensor | None = None,
 ) -> Tensor:
     """Walk the schedule back from noise to data: (num, L) int64 tokens, on the device of `process`.
 
@@ -84,6 +85,8 @@ def run_chain(
         _rules: tokens that some sites must not hold, see `chain.banned`.
         _runner: how steps are repeated, see `chain.runner`.
         _rows: what `on_step` wants to know of each row, and which rows it takes out.
+        _log_law: (rows,) to which the log-probability of each token drawn from the network's law is added: of a plan that draws
+            each site once that is the law of the row.
     """
     options = ChainOptions(kernel, clamp_rule, truncate, temperature, top_p, top_k, ban, skip, mark_noise)
     options.require_fit(conditional, process)
@@ -94,7 +97,7 @@ def run_chain(
     x = torch.where(given, tokens, x)
     _check_masks(process, x, t_start)
     away, rules = _absent(absent, conditional, process, len(x)), rules_on(x.device, _rules)
-    chain = Chain(conditional, process, options, given, away, rules, _rows)
+    chain = Chain(conditional, process, options, given, away, rules, _rows, _log_law)
     block = process.schedule.block
     times = range(t_start - block, stop - 1, -block)
 
@@ -161,7 +164,7 @@ def _walk_all(
     for first in range(0, len(times), window):
         part = times[first : first + window]
         u = torch.stack([uniform((2, len(x), block), generator, source, rows=1) for _ in part]).to(x.device)
-        steps = Walk(chain.process, x, part[0] + block, u, chain.free, chain.options.mark_noise)
+        steps = Walk(chain.process, x, part[0] + block, u, chain.free, chain.options.mark_noise, chain.log_law)
         x, more_calls, more_rows = walk(steps, law, graph, bar)
         calls, rows = calls + more_calls, rows + more_rows
     return x, calls, rows

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from glauber.chain.runner import Graph
-from glauber.chain.step import NO_LAW, query_sites
+from glauber.chain.step import NO_LAW, add_log_law, query_sites
 from glauber.process import Process
 from glauber.process.draws import categorical
 
@@ -58,19 +58,32 @@ class Walk:
         x: (B, L) the state at time `begin`, which is changed in place.
         free: (B, L) sites that are drawn.
         mark_noise: noise-only steps write the mask instead of a noise token.
+        log_law: (B,) to which the log-probability of each drawn token is added.
 
     `advance` until `left` is 0; the state is then what `finish` gives.
     """
 
-    def __init__(self, process: Process, x: Tensor, begin: int, u: Tensor, free: Tensor, mark_noise: bool):
+    def __init__(
+        self,
+        process: Process,
+        x: Tensor,
+        begin: int,
+        u: Tensor,
+        free: Tensor,
+        mark_noise: bool,
+        log_law: Tensor | None = None,
+    ):
+        self.log_law = log_law
         schedule, noise = process.schedule, process.noise
         self.schedule, self.x, self.begin, self.n, self.free = schedule, x, begin, len(u), free
         times = self.times(torch.arange(self.n, device=x.device))
         visits = times[:, None] + torch.arange(schedule.block, device=x.device)
+        sites = schedule.site(visits)  # (n, b)
         signal = schedule.signal[visits][:, None]  # (n, 1, b)
         coin, self.draw = u.unbind(1)  # (n, B, b)
-        self.called = (coin >= 1 - signal) & free[:, schedule.site(visits)].transpose(0, 1)
-        self.call_free = torch.full_like(coin, noise.mask, dtype=torch.int64) if mark_noise else noise.draw(self.draw)
+        self.called = (coin >= 1 - signal) & free[:, sites].transpose(0, 1)
+        marks = torch.full_like(coin, noise.mask, dtype=torch.int64)
+        self.call_free = marks if mark_noise else noise.draw(self.draw, sites[:, None])
         self.row = torch.arange(len(x), device=x.device)
         needed = self.called.any(-1)
         self.due, self.number = self._due(needed), needed.sum(0)
@@ -122,6 +135,8 @@ class Walk:
         total = weights.sum(-1)
         sound = (total > 0) & (total < torch.inf) | ~(due.called & due.live)  # a sum of NaN is neither
         drawn = categorical(weights, self.draw[due.step.clamp_max(self.n - 1), rows])
+        if self.log_law is not None:
+            add_log_law(self.log_law, rows, weights, drawn, due.called & due.live)
         return drawn.clamp_max(weights.shape[-1] - 1), sound.all()  # of what is no law, some token
 
     def _settled(self, x: Tensor, step: Tensor, before: Tensor, rows: Tensor) -> Tensor:

@@ -6,13 +6,15 @@ does not look at it). Both kernels are then one formula (identity 6):
 
     law(a) = p(a) (1 + r 1[a=x]) / (1 + r p(x)).
 
-Shapes: S, κ, r, x are (B, b); p, c, laws are (B, b, V), in float64.
+Shapes: S, κ, r, x are (B, b); p, c, laws are (B, b, V), in float64; π is (V,), or (B, b, V) where sites have their own.
 """
 
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from glauber.process.noise import probability
 
 KERNELS = ("heat-bath", "reversal")
 
@@ -69,7 +71,7 @@ def residual(clean: Tensor, survival: Tensor, x: Tensor, odds: Tensor, pi: Tenso
     a ≠ x: S c(a) / Z + (1-S) π(a) r S (1 - c(x)) / (Z Z_1);   a = x: (1+r) S c(x) / (Z Z_0).
     """
     S, r = survival[..., None], torch.where(torch.isinf(odds), 0.0, odds)[..., None]
-    c_x, pi_x = clean.gather(-1, x[..., None]), pi[x][..., None]
+    c_x, pi_x = clean.gather(-1, x[..., None]), probability(pi, x)[..., None]
     Z = 1 + r * (S * c_x + (1 - S) * pi_x)
     Z_0, Z_1 = 1 + r * (1 - S) * pi_x, 1 + r * (S + (1 - S) * pi_x)
     other = S * clean / Z + (1 - S) * pi * (r * S * (1 - c_x).clamp_min(0) / (Z * Z_1))

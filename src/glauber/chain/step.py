@@ -14,6 +14,7 @@ from glauber.chain.options import ChainOptions
 from glauber.conditional import Conditional, StepLaw
 from glauber.process import Process
 from glauber.process.draws import categorical
+from glauber.process.noise import probability
 
 
 class Query(NamedTuple):
@@ -55,6 +56,8 @@ class Chain:
     absent: Tensor  # (B, L) sites that are no part of the sequence
     rules: Sequence[Rule] = ()
     rows: Rows | None = None
+    log_law: Tensor | None = None
+    """(B,) to which the log-probability of each drawn token is added."""
 
     @property
     def free(self) -> Tensor:
@@ -81,15 +84,19 @@ class Chain:
             new = torch.where(coin < stay, now, noise.mask)
             called = coin >= 1 - call
         else:
-            odds = kernels.own_odds(kernel, keep, noise.probs[now])
-            stay, noise_only = kernels.call_free(S, odds, noise.probs[now])
-            new = torch.where(coin < stay, now, noise.draw(draw))
+            pi_now = probability(noise.at(sites), now)
+            odds = kernels.own_odds(kernel, keep, pi_now)
+            stay, noise_only = kernels.call_free(S, odds, pi_now)
+            new = torch.where(coin < stay, now, noise.draw(draw, sites))
             called = (coin >= stay + noise_only) & (S > 0) if self.may_skip else torch.ones_like(free)
         rows = (called & free if self.options.skip else free).any(1).nonzero().squeeze(1)  # the others need no network
         if len(rows):
             query = Query(x[rows], time[rows], self.conditioning(x[rows], survival[rows], rows), query_sites(sites, free)[rows])
             law = self.law_if_called(query, rows, t, S[rows], now[rows], odds[rows])
-            new = torch.where(called, new.index_copy(0, rows, categorical(law, draw[rows])), new)
+            drawn = categorical(law, draw[rows])
+            if self.log_law is not None:
+                add_log_law(self.log_law, rows, law, drawn, (called & free)[rows])
+            new = torch.where(called, new.index_copy(0, rows, drawn), new)
         if self.rows is not None:
             self.rows.calls.index_add_(0, rows, torch.ones_like(rows))
             self.rows.called.copy_(called & free)
@@ -99,9 +106,11 @@ class Chain:
         self, query: Query, rows: Tensor, t: int | Tensor, S: Tensor, now: Tensor, odds: Tensor, check: bool = True
     ) -> Tensor:
         """(R, b, V) weights of the new tokens of the rows (R,), given that the coin calls the network."""
-        pi, schedule, truncation = self.process.noise.probs, self.process.schedule, self.options.truncation
+        noise, schedule, truncation = self.process.noise, self.process.schedule, self.options.truncation
         steps, done = schedule.steps, schedule.steps - t - schedule.block
-        log_law = without_barred(self._answer(query, check), query.sites, self.rules, rows)
+        pi = noise.at(query.sites)
+        log_law = noise.within(self._answer(query, check), query.sites)
+        log_law = without_barred(log_law, query.sites, self.rules, rows)
         if isinstance(self.conditional, StepLaw):
             return kernels.step(truncation(log_law, done, steps, check), now, odds)
         if self.options.on_mixture:
@@ -139,6 +148,12 @@ NO_LAW = "the conditional answered with NaN, or left some site no token; are its
 def query_sites(sites: Tensor, free: Tensor) -> Tensor:
     """(R, b) the sites of a query. A clamped site is evidence, so a free one of the row stands twice in its place."""
     return torch.where(free, sites, sites.gather(1, free.int().argmax(1, keepdim=True)))
+
+
+def add_log_law(log_law: Tensor, rows: Tensor, weights: Tensor, drawn: Tensor, counts: Tensor) -> None:
+    """Add log P(drawn) of the tokens that count (R, b), drawn by weights (R, b, V), to `log_law` (B,) of their rows (R,)."""
+    own = weights.gather(-1, drawn.clamp_max(weights.shape[-1] - 1)[..., None]).squeeze(-1) / weights.sum(-1)
+    log_law.index_add_(0, rows, torch.where(counts, own, 1.0).log().sum(-1))
 
 
 def uncounted(conditional: Any) -> Any:

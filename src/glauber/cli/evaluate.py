@@ -114,7 +114,7 @@ def _token_rows(samples: Path, reference: Path, train: Path | None) -> "tuple[To
 
 def _codec(name: str) -> Any:
     """The codec of shards, of a model, or of `text_codec`'s names."""
-    from glauber.codec import is_image_codec, text_codec
+    from glauber.codec import is_text_codec, text_codec
     from glauber.data import open_shards
     from glauber.model import load
 
@@ -124,6 +124,6 @@ def _codec(name: str) -> Any:
         codec = text_codec(name)
     else:
         codec = load(name).codec
-    if codec is None or is_image_codec(codec):
+    if not is_text_codec(codec):
         raise ValueError(f"{name} has no tokenizer of text; name another with --tokenizer")
     return codec

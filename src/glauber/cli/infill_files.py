@@ -5,24 +5,27 @@ import io
 import json
 import os
 import sys
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from glauber.cli.options import ClassOptions
 from glauber.cli.view import view_of
-from glauber.codec import is_image_codec
+from glauber.codec import NamedCodec, is_image_codec
 from glauber.data.images import open_image
 from glauber.model import Model
 from glauber.process.draws import new_generator
 from glauber.runtime.files import json_lines, read_array, whole_lines, write
+from glauber.runtime.locks import locked
 from glauber.runtime.progress import progress_bar
-from glauber.tasks.infill import filling
+from glauber.tasks.constraints import Choice
+from glauber.tasks.infill import filling, nats_per_character
 from glauber.tasks.inpaint import placed
+from glauber.tasks.lengths import require_known_law
 from glauber.tasks.steps import run_alone
-from glauber.tasks.template import Filled, read_template
+from glauber.tasks.template import Filled, Gap, read_pattern
 
 
 def inpaint(
@@ -76,21 +79,51 @@ def infill_tokens(
     return {"tokens_file": str(out)}
 
 
-def infill_text(
-    loaded: Model, text: str, num: int, seed: int | None, options: ClassOptions, watch: bool, as_json: bool
+def infill_named(
+    loaded: Model, file: Path, part: str | None, folder: Path, num: int, seed: int | None, **options: Any
 ) -> dict[str, Any]:
-    """One text, to be watched if wanted."""
+    """The files that a user's codec writes of a row of which it has read a part, `num` times."""
+    codec = loaded.codec
+    if not isinstance(codec, NamedCodec):
+        raise ValueError("this model is none of music; give it a text, an image or tokens instead")
+    if not codec.saves:
+        raise ValueError(f"the codec {codec.name} cannot write what is filled in: it has no method save")
+    given, row = codec.given(file, part)
+    filled = loaded.infill_tokens(row, ~given, num, seed, **options)
+    return {"files": [str(path) for path in codec.save(filled, folder)]}
+
+
+def infill_text(
+    loaded: Model,
+    text: str,
+    num: int,
+    seed: int | None,
+    options: ClassOptions,
+    wanted: dict[str, Any],
+    watch: bool,
+    as_json: bool,
+) -> dict[str, Any]:
+    """One text, to be watched if wanted; `wanted` are keywords of `filling`."""
     codec, sampler = loaded.require_text_codec(), loaded.sampler(**options.chosen(), gaps=True)
     view = view_of(codec, sampler.schedule) if watch else None
     bar = view is None and not as_json
-    filled = run_alone(filling(sampler, codec, text, num, new_generator(seed), as_json, view, bar))
+    filled = run_alone(filling(sampler, codec, text, num, new_generator(seed), as_json, view, bar, **wanted))
     if view is not None:
         view.clear()
+    if not as_json:
+        _say_how_chosen(filled, wanted["choice"])
     return _fills(filled, as_json)
 
 
 def infill_lines(
-    loaded: Model, path: Path, out: Path | None, num: int, seed: int | None, options: ClassOptions, as_json: bool
+    loaded: Model,
+    path: Path,
+    out: Path | None,
+    num: int,
+    seed: int | None,
+    options: ClassOptions,
+    wanted: dict[str, Any],
+    as_json: bool,
 ) -> None:
     """Each line's texts: on the screen as soon as they are there, in a file when all are. Line k has the seed `seed + k`.
 
@@ -100,33 +133,42 @@ def infill_lines(
     codec, sampler = loaded.require_text_codec(), loaded.sampler(**options.chosen(), gaps=True)
     for number, record in enumerate(records, 1):
         try:
-            read_template(record["text"], codec, loaded.process.length)
+            pattern = read_pattern(record["text"], codec, sampler.length)
+            if not pattern.fixed:
+                require_known_law(sampler)
         except ValueError as error:
             raise ValueError(f"line {number} of {path}: {error}") from None
-    part, done = Path(), 0
-    if out is not None:
-        part = out.with_name(f"{out.name}.{_digest(loaded, records, num, seed, as_json, options.chosen())}.part")
+
+    def line(k: int) -> bytes:
+        own = None if seed is None else seed + k
+        filled = run_alone(filling(sampler, codec, records[k]["text"], num, new_generator(own), as_json, **wanted))
+        return _line({**records[k], **_fills(filled, as_json)})
+
+    if out is None:
+        _write_lines(sys.stdout.buffer, line, range(len(records)))
+        return
+    part = out.with_name(f"{out.name}.{_digest(loaded, records, num, seed, as_json, options.chosen(), wanted)}.part")
+    with locked(part, f"another process fills these texts into {out} at this moment; wait until it ends"):
         whole = whole_lines(part)
-        done = whole.count(b"\n")
-        if part.exists():
-            os.truncate(part, len(whole))
-    bar = progress_bar(True, len(records), "infill", "text", initial=done, leave=False)
-    try:
-        with bar as shown, nullcontext(sys.stdout.buffer) if out is None else part.open("ab") as file:
-            for k, record in list(enumerate(records))[done:]:
-                own = None if seed is None else seed + k
-                filled = run_alone(filling(sampler, codec, record["text"], num, new_generator(own), as_json))
-                file.write(_line({**record, **_fills(filled, as_json)}))
-                file.flush()
-                done += 1
-                shown.update()
-    except KeyboardInterrupt:
-        if out is not None:
+        os.truncate(part, len(whole))
+        try:
+            with part.open("ab") as file:
+                _write_lines(file, line, range(whole.count(b"\n"), len(records)))
+        except KeyboardInterrupt:
+            done = whole_lines(part).count(b"\n")
             print(f"glauber: {done} of {len(records)} are in {part}; the same command goes on", file=sys.stderr)
-        raise
-    if out is not None:
+            raise
         part.replace(out)
-        print(f"{len(records)} text{'s' * (len(records) > 1)} in {out}")
+    print(f"{len(records)} text{'s' * (len(records) > 1)} in {out}")
+
+
+def _write_lines(file: BinaryIO, line: Callable[[int], bytes], left: range) -> None:
+    """Each of them as soon as it is there."""
+    with progress_bar(True, left.stop, "infill", "text", initial=left.start, leave=False) as bar:
+        for k in left:
+            file.write(line(k))
+            file.flush()
+            bar.update()
 
 
 def _line(record: dict[str, Any]) -> bytes:
@@ -143,6 +185,18 @@ def _digest(loaded: Model, *request: Any) -> str:
     return hashlib.sha256(json.dumps([loaded.config(), weights, *request], default=str).encode()).hexdigest()[:8]
 
 
+def _say_how_chosen(filled: list[Filled], choice: Choice) -> None:
+    """On stderr, so that stdout has the texts alone."""
+    if choice.best_of is not None:
+        said = ", ".join(f"{nats_per_character(each):.3f}" for each in filled)
+        print(f"likeliest of {choice.best_of} fills, in nats per character of the whole text: {said}", file=sys.stderr)
+    for each in filled:
+        if each.effective is not None:
+            sizes = " and ".join(str(len(gap.tokens)) for gap in each.gaps)
+            among = f"chosen among {choice.draws} draws; effective sample size {each.effective:.1f}"
+            print(f"length {sizes}, {among}", file=sys.stderr)
+
+
 def _fills(filled: list[Filled], as_json: bool) -> dict[str, Any]:
     result: dict[str, Any] = {"texts": [each.text for each in filled]}
     if as_json:
@@ -151,15 +205,30 @@ def _fills(filled: list[Filled], as_json: bool) -> dict[str, Any]:
                 {
                     "text": gap.text,
                     "tokens": [
-                        {"token": token, "text": piece, "probability": probability}
-                        for token, piece, probability in zip(gap.tokens, gap.pieces, gap.probabilities or [], strict=True)
+                        {"token": token, "text": piece, "probability": probability, "nats": nats}
+                        for token, piece, probability, nats in _tokens_of(gap)
                     ],
                 }
                 for gap in each.gaps
             ]
             for each in filled
         ]
+        result["fills"] = [
+            {
+                "nats": each.nats,
+                "nats_per_character": None if each.nats is None else nats_per_character(each),
+                "calls": each.calls,
+                "effective_sample_size": each.effective,
+            }
+            for each in filled
+        ]
     return result
+
+
+def _tokens_of(gap: Gap) -> Iterator[tuple[int, str, float, float | None]]:
+    """Each token, its text, its probability given all others, and what it costs given those before, where that is known."""
+    nats: Sequence[float | None] = gap.nats or [None] * len(gap.tokens)
+    return zip(gap.tokens, gap.pieces, gap.probabilities or [], nats, strict=True)
 
 
 def _read_lines(path: Path) -> list[dict[str, Any]]:

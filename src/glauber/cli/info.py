@@ -9,18 +9,19 @@ from typing import Annotated, Any
 import typer
 
 from glauber.cli.app import app, command, what
-from glauber.cli.options import MODEL, RECIPES, Json
+from glauber.cli.options import MODEL, RECIPES, Codec, Json
 
 
 @command(app)
 def info(
     model: Annotated[str | None, typer.Argument(metavar="WHAT", help=f"{MODEL}; a folder of data; tokens as .npy.")] = None,
     recipe: Annotated[str | None, what(help=f"Describe a recipe instead: {RECIPES}.")] = None,
+    codec: Codec = None,
     as_json: Json = False,
 ) -> None:
     """Describe a model, a run or data.
 
-    What it is made of, and how far a training run is.
+    What it is made of, how far a training run is, and what would be trained here on data.
     """
     if (model is None) == (recipe is None):
         raise ValueError("say what to describe: a model, a run, data, or --recipe NAME")
@@ -43,14 +44,15 @@ def _recipe(name: str) -> tuple[dict[str, Any], dict[str, str]]:
 
 def _found(name: str) -> tuple[dict[str, Any], dict[str, str]]:
     """What a run, data or a model is made of, for programs, and for people."""
-    from glauber.cli import info_facts, info_words
+    from glauber.cli import info_advice, info_facts, info_words
 
     if info_facts.is_run(name):
         facts = info_facts.run_facts(name)
         return facts, info_words.run_words(facts)
     if info_facts.is_data(name):
         facts = info_facts.data_facts(name)
-        return facts, info_words.data_words(facts)
+        more = {} if "shape" in facts else info_advice.advice(name)
+        return facts | more, info_words.data_words(facts) | info_advice.advice_words(more)
     facts = info_facts.model_facts(name)
     return facts, info_words.model_words(facts)
 

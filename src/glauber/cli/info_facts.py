@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from glauber import runs
-from glauber.codec import ImageCodec, TextCodec, is_image_codec
+from glauber.codec import Codec, is_text_codec
 from glauber.conditional import Layout, TransformerConfig
 from glauber.data import open_shards, open_tokens
+from glauber.data.facts import doubles, entropy
 from glauber.data.shards import HEADER, SPLITS
 from glauber.model import Model, load
 from glauber.runs import CONFIG, STATE, checkpoints, step_of
@@ -82,6 +83,7 @@ def data_facts(name: str) -> dict[str, Any]:
         span = {"least": int(found[0]), "largest": int(found[-1])}
         return {"shape": list(tokens.shape), "type": str(tokens.dtype), "different": len(found), **span}
     shards = open_shards(name)
+    same = doubles(shards.rows("train"), shards.rows("valid"))
     return {
         "vocab": shards.vocab,
         "length": shards.length,
@@ -91,6 +93,8 @@ def data_facts(name: str) -> dict[str, Any]:
         "sources": shards.header["sources"],
         "totals": shards.header["totals"],
         "hash": shards.hash,
+        "entropy_bits_per_token": entropy(shards.counts),
+        "doubles": {"looked_at": same.looked, "in_train": same.train, "valid_rows_in_train": same.shared},
     }
 
 
@@ -121,9 +125,9 @@ def count_parameters(config: TransformerConfig) -> int:
     return Layout.of(config).parameters
 
 
-def _codec(codec: ImageCodec | TextCodec | None) -> dict[str, Any] | None:
+def _codec(codec: Codec | None) -> dict[str, Any] | None:
     """What a codec is, without the tokenizer or the alphabet in it."""
     if codec is None:
         return None
     short = {name: value for name, value in codec.to_dict().items() if name not in ("tokenizer", "alphabet", "end")}
-    return short | {"vocab": codec.vocab} | ({} if is_image_codec(codec) else {"lossless": getattr(codec, "lossless", True)})
+    return short | {"vocab": codec.vocab} | ({"lossless": getattr(codec, "lossless", True)} if is_text_codec(codec) else {})

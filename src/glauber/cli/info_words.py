@@ -90,7 +90,14 @@ def data_words(facts: dict[str, Any]) -> dict[str, str]:
         **({"classes": _text(facts["classes"])} if facts["classes"] else {}),
         "made of": f"{_text(names)}: " + ", ".join(f"{count:,} {name}" for name, count in made.items()),
         "hash": facts["hash"],
+        "entropy": f"{facts['entropy_bits_per_token']:.2f} bits a token by their frequencies alone",
+        "doubles": _doubles(facts["doubles"]),
     }
+
+
+def _doubles(found: dict[str, int]) -> str:
+    shared = f"{found['valid_rows_in_train']:,} to validate on are among those to train on"
+    return f"{found['in_train']:,} of {found['looked_at']:,} rows to train on; {shared}"
 
 
 def model_words(facts: dict[str, Any]) -> dict[str, str]:

@@ -11,7 +11,18 @@ from glauber.cli.app import output, sampling, what
 BUNDLED = " or ".join(sorted(config.parent.name for config in (Path(__file__).parents[1] / "bundled").glob("*/config.json")))
 MODEL = f"{BUNDLED}, which are in the box; the folder of a run or a model; or a hub id owner/name"
 PAPERS = "paper-owt, paper-celebahq, paper-ffhq, paper-800m"
-RECIPES = f"tiny, small, digits, novels, fashion or faces, or one of the paper's: {PAPERS}"
+MINUTES = 5.0
+"""Of a run whose recipe is chosen for it."""
+RECIPES = f"tiny, small, base, large, digits, novels, fashion, faces or chorales, or one of the paper's: {PAPERS}"
+
+
+def use_named(word: str | None) -> str | None:
+    """Find the user's codec, before anything that needs it."""
+    if word is not None:
+        from glauber.codec import use_codec
+
+        use_codec(word)
+    return word
 
 
 def check_seed(seed: int | None) -> int | None:
@@ -23,6 +34,10 @@ def check_seed(seed: int | None) -> int | None:
 
 ModelName = Annotated[str, typer.Argument(metavar="MODEL", help=f"{MODEL}.")]
 Seed = Annotated[int | None, sampling(callback=check_seed, help="Give one to get the same result again.")]
+Codec = Annotated[
+    str | None,
+    what("--codec", callback=use_named, help="A codec of your own: module:Class, or the name of one that is installed."),
+]
 Watch = Annotated[bool, output("--watch", help="Show in a terminal how the text forms.")]
 Force = Annotated[bool, output("--force", help="Write into a folder that is not empty, or replace a file.")]
 Json = Annotated[bool, output("--json", help="Print the result as JSON, for programs.")]

@@ -8,6 +8,7 @@ import typer
 
 from glauber.cli.app import app, command, how, output, program, what
 from glauber.cli.files import require_writable
+from glauber.cli.options import Codec
 
 if TYPE_CHECKING:
     from glauber.data import Shards
@@ -33,6 +34,7 @@ def prepare(
     vocab: Annotated[int | None, how(help="Vocabulary size of tokens in .npy.")] = None,
     size: Annotated[int | None, how(help="Cut images to squares and resize these to so many pixels a side.")] = None,
     grey: Annotated[bool, how("--grey", help="Make images grey; as pixels they always are.")] = False,
+    codec: Codec = None,
     force: Annotated[bool, output("--force", help="Replace finished data in --out.")] = False,
 ) -> None:
     """Make data of texts, images, tokens.
@@ -40,14 +42,28 @@ def prepare(
     The folder then holds shards of tokens to train on. The same command goes on after an interruption.
     """
     require_writable(out)
+    from glauber.codec import use_codec
     from glauber.data import prepare as prepare_data
+    from glauber.data.named import prepare_named
 
     share = _validation(valid or [])
-    shards = prepare_data(sources, out, tokenizer, length, share, field, vocab, size, grey, force=force, classes=classes)
+    if codec is not None:
+        if (field, classes, tokenizer, length, vocab, size, grey) != ("text", False, "char", None, None, None, False):
+            raise ValueError("with --codec the codec alone says how rows are made; of the options only --valid goes with it")
+        shards = prepare_named(use_codec(codec), sources, out, share, force=force)
+    else:
+        shards = prepare_data(sources, out, tokenizer, length, share, field, vocab, size, grey, force=force, classes=classes)
     rows = {split: len(shards.rows(split)) for split in ("train", "valid")}
     print(f"{rows['train']:,} rows to train on and {rows['valid']:,} to validate, of {shards.length} tokens, in {out}")
-    words = shlex.join(["train", "--recipe", "small", "--data", str(out), "--out", "run", *_settings_for(shards)])
+    words = shlex.join(
+        ["train", "--recipe", "small", "--data", str(out), "--out", "run", *_settings_for(shards), *_named(codec)]
+    )
     print(f"vocabulary {shards.vocab:,}; try: {program()} {words}")
+
+
+def _named(codec: str | None) -> list[str]:
+    """What a command must say of a codec that no package registers."""
+    return [] if codec is None or ":" not in codec else ["--codec", codec]
 
 
 def _validation(words: list[str]) -> float | list[str]:

@@ -50,7 +50,7 @@ def run() -> None:
     except BrokenPipeError:  # who read what we write has seen enough
         code = 141
     except (ValueError, ImportError, OSError) as error:
-        code = _refuse("the disk is full; free some space and repeat the command" if is_full(error) else str(error))
+        code = _refuse("the disk is full; free some space and repeat the command" if is_full(error) else _words(error))
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and "memory" not in str(error):
             raise
@@ -58,6 +58,13 @@ def run() -> None:
     except SystemExit as leaving:
         code = leaving.code
     _exit(code if isinstance(code, int) else 0)
+
+
+def _words(error: Exception) -> str:
+    """What is wrong; of a file that the system refuses, which one."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename} cannot be used ({error.strerror.lower()}); check its name and who may use it"
+    return str(error)
 
 
 def _exit(code: int) -> None:

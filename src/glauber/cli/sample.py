@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from glauber.cli.app import app, command, output, sampling, what
 from glauber.cli.files import require_free, require_new, save_images
 from glauber.cli.load import open_model
-from glauber.cli.options import ClassOptions, Force, Json, ModelName, Seed, Watch
+from glauber.cli.options import ClassOptions, Codec, Force, Json, ModelName, Seed, Watch
 from glauber.cli.result import print_result
 
 if TYPE_CHECKING:
@@ -38,9 +38,12 @@ def sample(
     *,
     num: Annotated[int, what("-n", "--num", help="How many samples.")] = 4,
     prompt: Annotated[str | None, what(help="How the texts begin; the model writes the rest of the row.")] = None,
+    codec: Codec = None,
     options: SampleOptions,
     seed: Seed = None,
-    out: Annotated[Path | None, output(help="A folder for the images, or for samples.json with texts and tokens.")] = None,
+    out: Annotated[
+        Path | None, output(help="A folder for images, for the files of a codec, or for samples.json with texts and tokens.")
+    ] = None,
     strip: Annotated[Path | None, output(help="A .png: noise falls on the first image, and the chain brings it back.")] = None,
     gif: Annotated[Path | None, output(help="A .gif: the images come out of the noise.")] = None,
     watch: Watch = False,
@@ -60,7 +63,7 @@ def sample(
         require_free(out, force)
     _require_pictures(strip, gif, force)
     from glauber.cli.view import camera_of, view_of
-    from glauber.codec import is_image_codec
+    from glauber.codec import NamedCodec, is_image_codec
 
     loaded = open_model(model)
     images = is_image_codec(loaded.codec)
@@ -79,6 +82,8 @@ def sample(
     if images:
         result |= {} if out is None else {"files": save_images(loaded.decode(tokens), out)}
         result |= {} if camera is None else {"pictures": camera.save(seed)}
+    elif out is not None and isinstance(loaded.codec, NamedCodec) and loaded.codec.saves:
+        result |= {"files": [str(file) for file in loaded.codec.save(tokens, out)]}
     else:
         result |= {"texts": texts} if texts else {}
         result |= {} if out is None else _write(result, out)
@@ -112,7 +117,15 @@ def draw(
     if prompt is not None:
         return run_alone(continuing(sampler, loaded.require_text_codec(), prompt, num, generator, view, progress))
     tokens = sampler.run(num, generator=generator, on_step=on_step if view is None else view(), progress=progress)
-    return loaded.decode(tokens) if loaded.text_codec is not None else [], tokens
+    return words_of(loaded, tokens), tokens
+
+
+def words_of(loaded: "Model", tokens: "Tensor") -> list[str]:
+    """What tokens (num, L) say, by a codec of text or by a user's own that writes no files; nothing for any other."""
+    from glauber.codec import NamedCodec
+
+    named = isinstance(loaded.codec, NamedCodec) and not loaded.codec.saves
+    return list(map(str, loaded.decode(tokens))) if named or loaded.text_codec is not None else []
 
 
 def _write(result: dict[str, Any], out: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import typer
 
 from glauber.cli.app import app, command, sampling, what
 from glauber.cli.load import open_model
-from glauber.cli.options import Json, ModelName, ScheduleOptions, check_seed
+from glauber.cli.options import Codec, Json, ModelName, ScheduleOptions, check_seed
 
 KERNELS = ("reversal", "heat-bath")
 
@@ -25,6 +25,7 @@ def score(
     text: Annotated[Path | None, what(help="A text file (.txt or .jsonl, also .gz, .xz) instead.")] = None,
     split: Annotated[str, what(help="Of DATA: valid or train.")] = "valid",
     rows: Annotated[int | None, what(help="Score this many windows, from the start; all if not given.")] = None,
+    codec: Codec = None,
     options: ScheduleOptions,
     draws: Annotated[int, sampling(min=1, help="Network calls (NFE) per window; more of them lower the standard error.")] = 8,
     seed: Annotated[int, sampling(callback=check_seed, help="Of the steps and the noise that are drawn.")] = 0,

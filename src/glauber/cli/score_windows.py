@@ -10,12 +10,19 @@ from glauber.model import Model
 from glauber.runtime.memory import require_memory
 from glauber.tasks.score import Windows, characters, cut
 
+MEMORY = 64.0
+"""Bytes that a token takes, at least."""
+LETTERS = 8
+"""Bytes of text that are a token, at most; but for a few tokenizers."""
+
 
 def windows_of_file(loaded: Model, path: Path, rows: int | None) -> Windows:
     """Documents, each with its end, one after the other as `prepare` packs them."""
     codec, length = loaded.require_text_codec(), loaded.process.length
-    stream: list[int] = []
-    for piece in Sources([str(path)]).pieces():
+    sources, stream = Sources([str(path)]), list[int]()
+    if rows is None:
+        require_memory(MEMORY * sources.size / LETTERS, f"a score of all of {path}", "take some of it with --rows")
+    for piece in sources.pieces():
         stream += codec.encode(str(piece.data)) + ([codec.end] if piece.ends else [])
         if rows is not None and len(stream) >= rows * length:
             break
@@ -27,7 +34,7 @@ def windows_of_tokens(loaded: Model, path: Path, rows: int | None) -> Windows:
     tokens, length = open_tokens(path), loaded.process.length
     most = None if rows is None else rows if tokens.ndim == 2 else rows * length
     tokens = np.atleast_2d(tokens[:most])
-    require_memory(64.0 * tokens.size, f"a score of the {tokens.size:,} tokens in {path}", "take some of them with --rows")
+    require_memory(MEMORY * tokens.size, f"a score of the {tokens.size:,} tokens in {path}", "take some of them with --rows")
     windows = cut(tokens.tolist(), loaded.text_codec, length)
     return Windows(windows.tokens[:rows], *(None if part is None else part[:rows] for part in windows[1:]))
 

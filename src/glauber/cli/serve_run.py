@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glauber.cli.load import open_model
-from glauber.storage import find
 
 if TYPE_CHECKING:
     from glauber.model import Model
@@ -20,12 +19,16 @@ def run_server(names: Sequence[str], host: str, port: int, key: str | None, devi
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise ImportError(f"serve needs {error.name}: pip install 'glauber[serve]'") from error
-    from glauber.sampler import require_precision
-    from glauber.serve.app import Service
-    from glauber.serve.listen import address, allow_connections, bind, make_server, require_access
+    from glauber.serve.gate import require_access
 
     access, served = require_access(host, key), _named(names)
+    from glauber.sampler import require_precision
+    from glauber.serve.app import Service
+    from glauber.serve.listen import address, allow_connections, bind, make_server
+    from glauber.storage import find
+
     require_precision(precision)
+    _require_device(device)
     for name in served.values():
         find(name)
     allow_connections()
@@ -34,6 +37,7 @@ def run_server(names: Sequence[str], host: str, port: int, key: str | None, devi
         print(f"{', '.join(served)} at {address(socket)} (Ctrl-C ends it)", flush=True)
         service.start()
         make_server(service, access).run([socket])
+        service.end()
     if service.failure is not None:
         raise service.failure
 
@@ -47,6 +51,16 @@ def _named(names: Sequence[str]) -> dict[str, str]:
             raise ValueError(f"two models would be called {own}; rename a folder, or serve them by two servers")
         served[own] = name
     return served
+
+
+def _require_device(device: str | None) -> None:
+    """Refuse one that there is not."""
+    import torch
+
+    try:
+        torch.zeros(1, device=device or "cpu").tolist()
+    except (RuntimeError, AssertionError, NotImplementedError):
+        raise ValueError(f"there is no device {device} here; name cpu, or cuda where there is a GPU") from None
 
 
 def _loading(name: str, device: str | None, precision: str | None) -> "Callable[[], Model]":

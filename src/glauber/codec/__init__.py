@@ -7,6 +7,7 @@ import numpy as np
 from torch import Tensor
 
 from glauber.codec.image import ImageSpec
+from glauber.codec.named import NamedCodec, named_codec, use_codec
 from glauber.codec.patches import PatchCodec
 from glauber.codec.pixels import PixelCodec
 from glauber.codec.protocol import ImageCodec
@@ -16,17 +17,27 @@ from glauber.codec.vq import VQCodec
 TEXT_KINDS = (CharCodec.kind, ByteCodec.kind, TokenizerCodec.kind)
 
 
-def is_image_codec(codec: ImageCodec | TextCodec | None) -> TypeGuard[ImageCodec]:
-    """Whether its tokens lie on a grid."""
-    return hasattr(codec, "grid")
+Codec = ImageCodec | TextCodec | NamedCodec
 
 
-def decode_tokens(codec: ImageCodec | TextCodec | None, tokens: Tensor) -> list[Any]:
-    """PIL images, strings, or lists of tokens where there is no codec."""
+def is_image_codec(codec: Codec | None) -> TypeGuard[ImageCodec]:
+    """Whether it is one of images."""
+    return hasattr(codec, "grid") and not isinstance(codec, NamedCodec)
+
+
+def is_text_codec(codec: Codec | None) -> TypeGuard[TextCodec]:
+    """Whether it is one of text."""
+    return codec is not None and not is_image_codec(codec) and not isinstance(codec, NamedCodec)
+
+
+def decode_tokens(codec: Codec | None, tokens: Tensor) -> list[Any]:
+    """PIL images, strings, what a user's codec makes, or lists of tokens where there is no codec."""
+    if isinstance(codec, NamedCodec):
+        return codec.decode(tokens)
     if is_image_codec(codec):
         return as_pictures(codec.decode(tokens))
     rows = tokens.tolist()
-    return rows if codec is None else [codec.decode(row) for row in rows]
+    return [codec.decode(row) for row in rows] if is_text_codec(codec) else rows
 
 
 def as_pictures(pixels: np.ndarray) -> list[Any]:
@@ -39,18 +50,20 @@ def as_pictures(pixels: np.ndarray) -> list[Any]:
 
 
 def codec_from_dict(config: dict[str, Any], tensors: dict[str, Tensor]) -> Any:
-    """The inverse of a codec's `to_dict` and `tensors`: an ImageCodec or a TextCodec, by its kind."""
+    """The inverse of a codec's `to_dict` and `tensors`: one of images, of text or of the user's own, by its kind."""
     if not isinstance(config, dict):
         raise ValueError(f"a codec's config is a table of its settings, not {config!r}")
     kind = config.get("kind")
     try:
         if kind in TEXT_KINDS:
             return text_codec_from_dict(config)
+        if kind == NamedCodec.kind:
+            return named_codec(str(config["name"]))
         if kind in (PixelCodec.kind, PatchCodec.kind, VQCodec.kind):
             return _image_codec(kind, config, tensors)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"these are not the settings and tensors of a codec of kind {kind!r} ({error})") from error
-    known = ", ".join(map(repr, (PixelCodec.kind, PatchCodec.kind, VQCodec.kind, *TEXT_KINDS)))
+    known = ", ".join(map(repr, (PixelCodec.kind, PatchCodec.kind, VQCodec.kind, NamedCodec.kind, *TEXT_KINDS)))
     raise ValueError(f"unknown codec {kind!r}; this version of glauber knows {known}")
 
 
@@ -69,8 +82,10 @@ def _image_codec(kind: str, config: dict[str, Any], tensors: dict[str, Tensor]) 
 __all__ = [
     "ByteCodec",
     "CharCodec",
+    "Codec",
     "ImageCodec",
     "ImageSpec",
+    "NamedCodec",
     "PatchCodec",
     "PixelCodec",
     "TextCodec",
@@ -80,6 +95,9 @@ __all__ = [
     "codec_from_dict",
     "decode_tokens",
     "is_image_codec",
+    "is_text_codec",
+    "named_codec",
     "text_codec",
     "text_codec_from_dict",
+    "use_codec",
 ]

@@ -279,8 +279,17 @@ def _make(spec: str, texts: Iterable[str], has_texts: bool) -> TextCodec:
     if name == "hub" and detail:
         return TokenizerCodec.from_hub(detail)
     if Path(spec).suffix == ".json":
-        return TokenizerCodec.from_file(spec)
+        return _saved(Path(spec)) or TokenizerCodec.from_file(spec)
     raise ValueError(f"unknown tokenizer {spec!r}; choose char, bytes, bpe:8192, the path of a tokenizer.json, or hub:NAME")
+
+
+def _saved(path: Path) -> TextCodec | None:
+    """The codec whose `to_dict` is in the file, if it is one of ours."""
+    try:
+        config = read_json(path)
+    except (OSError, ValueError):
+        return None
+    return text_codec_from_dict(config) if isinstance(config, dict) and "kind" in config else None
 
 
 def _from_json(text: str) -> "Tokenizer":

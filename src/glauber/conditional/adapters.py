@@ -94,13 +94,25 @@ class CausalConditional:
         """For so many rows that are drawn from the first site to the last, none left out."""
         return CausalBatch(self.network, rows)
 
-    def rows(self, x: Tensor) -> Tensor:
-        """log P(x_j | x_0 .. x_{j-1}) of every token of clean rows, in one pass: (B, L) → (B, L)."""
-        return self.laws(x).gather(-1, x[..., None]).squeeze(-1)
+    def rows(self, x: Tensor, allowed: Tensor | None = None) -> Tensor:
+        """log P(x_j | x_0 .. x_{j-1}) of every token of clean rows, in one pass: (B, L) → (B, L).
 
-    def laws(self, x: Tensor) -> Tensor:
-        """log P(· | x_0 .. x_{j-1}) of every site of clean rows, in one pass: (B, L) → (B, L, V)."""
-        logits: Tensor = self.network(x, torch.zeros_like(x[:, 0]), torch.ones_like(x, dtype=torch.float64), causal_rows=len(x))
+        allowed: (L, V) bool, the tokens that each site may hold.
+        """
+        laws = self.laws(x)
+        laws = laws if allowed is None else laws.masked_fill(~allowed, -torch.inf).log_softmax(-1)
+        return laws.gather(-1, x[..., None]).squeeze(-1)
+
+    def laws(self, x: Tensor, sites: Tensor | None = None) -> Tensor:
+        """log P(· | x_0 .. x_{j-1}) at the sites j (B, b), or every site, of clean rows (B, L) in one pass: (B, b or L, V)."""
+
+        def readout(h: Tensor, head: torch.nn.Linear) -> Tensor:
+            there = h if sites is None else h.gather(1, sites[..., None].expand(-1, -1, h.shape[-1]))
+            answer: Tensor = head(there)
+            return answer
+
+        clean = torch.ones_like(x, dtype=torch.float64)
+        logits: Tensor = self.network(x, torch.zeros_like(x[:, 0]), clean, readout=readout, causal_rows=len(x))
         return logits.double().log_softmax(-1)
 
 

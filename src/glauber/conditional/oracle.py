@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from glauber.process import NoiseLaw
+from glauber.process.noise import probability
 
 MOST_STATES = 1 << 20
 
@@ -35,7 +36,7 @@ class Oracle:
         if x.shape[-1] != self.length:
             raise ValueError(f"the oracle knows sequences of length {self.length}, got {x.shape[-1]}")
         told = (x < self.vocab).scatter(1, sites, False)  # (B, L) asked and masked sites tell nothing
-        pi = self.noise.probs[x.clamp_max(self.vocab - 1)] * (1 - survival)
+        pi = probability(self.noise.table, x.clamp_max(self.vocab - 1)) * (1 - survival)
         same = self.states[None] == x[:, None]  # (B, V^L, L)
         factor = torch.where(told[:, None], survival[:, None] * same + pi[:, None], 1.0)
         weight = self.table.flatten() * factor.prod(-1)  # (B, V^L)

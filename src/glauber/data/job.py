@@ -12,14 +12,14 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from glauber.codec import ImageCodec, TextCodec, is_image_codec
+from glauber.codec import Codec, is_image_codec
 from glauber.data import plan as planning
-from glauber.data.packing import Packer
+from glauber.data.packing import Packer, close
 from glauber.data.plan import Plan, read_pieces
 from glauber.data.prefetch import prefetch
-from glauber.data.shards import COUNTS, FORMAT, HEADER, SPLITS, content_hash, read_codec, row_dtype, sha256, write_codec
+from glauber.data.shards import SPLITS, read_codec, write_codec
 from glauber.data.sources import Piece, Position
-from glauber.runtime.files import parse_json, replacing, unpacked_size, write
+from glauber.runtime.files import parse_json, replacing, unpacked_size
 from glauber.runtime.memory import require_memory
 
 BATCH = 2**21
@@ -33,7 +33,7 @@ Arrays = Sequence[np.ndarray] | np.ndarray
 class Job:
     """The state of the work: after each batch it is a function of the position and what was read before it."""
 
-    def __init__(self, plan: Plan, folder: Path, codec: ImageCodec | TextCodec | None, said: dict[str, Any] | None):
+    def __init__(self, plan: Plan, folder: Path, codec: Codec | None, said: dict[str, Any] | None):
         self.plan, self.folder, self.said = plan, folder, said
         self.vocab = codec.vocab if codec is not None else plan.sources.vocab or 0
         self.encode, self.end = _encoder(codec)
@@ -56,11 +56,10 @@ class Job:
             )
         if journal is not None and journal[0]["settings"] == plan.settings():
             return cls._restored(plan, folder, *journal)
-        shutil.rmtree(folder, ignore_errors=True)
+        _clear(folder)
         codec = plan.codec(progress)
         if progress and codec is not None and not getattr(codec, "lossless", True):
             print(f"the tokenizer {plan.tokenizer} is lossy: decoding does not give back the same text", file=sys.stderr)
-        folder.mkdir(parents=True)
         job = cls(plan, folder, codec, write_codec(folder, codec))
         job.save()
         return job
@@ -118,11 +117,9 @@ class Job:
         if not train.rows or (self.plan.own_valid is not None and not valid.rows):
             which, rows = ("training", train) if not train.rows else ("validation", valid)
             raise ValueError(f"a row of {self.plan.length} is longer than all {rows.filled} {which} tokens; choose a smaller L")
-        for packer in (train, valid):
-            packer.write()
-        with replacing(self.folder / COUNTS) as file:
-            np.save(file, train.counts)
-        write(self.folder / HEADER, (json.dumps(self._header(), indent=1, ensure_ascii=False) + "\n").encode())
+        plan = self.plan
+        totals, sources = self.totals, plan.sources.describe()
+        close(self.folder, self.packers, plan.length, self.vocab, plan.classes, sources, totals, self.said)
         for stray in self.folder.glob("*.tmp"):
             stray.unlink()
 
@@ -135,21 +132,6 @@ class Job:
             valid.filled = 0
             valid.add(train.buffer[stop - rows * train.length : stop])
             train.filled = stop - rows * train.length
-
-    def _header(self) -> dict[str, Any]:
-        header: dict[str, Any] = {
-            "format": FORMAT,
-            "vocab": self.vocab,
-            "length": self.plan.length,
-            "dtype": row_dtype(max(self.vocab, len(self.plan.classes))),
-            **({"classes": list(self.plan.classes)} if self.plan.classes else {}),
-            "splits": {split: packer.shards for split, packer in self.packers.items()},
-            "counts": {"file": COUNTS, "sha256": sha256(self.folder / COUNTS)},
-            "sources": self.plan.sources.describe(),
-            "totals": self.totals,
-            "codec": self.said,
-        }
-        return {"hash": content_hash(header), **header}
 
     def save(self) -> None:
         """The journal: whatever happens, the work goes on from here."""
@@ -183,6 +165,12 @@ class Job:
         except (KeyError, TypeError, IndexError) as error:
             raise ValueError(f"{folder / JOURNAL} is damaged; remove {folder} to start anew") from error
         return job
+
+
+def _clear(folder: Path) -> None:
+    """All that is in it goes; the folder itself stays, since its lock does."""
+    for path in folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def _encoder(codec: Any) -> tuple[Callable[[list[Any]], Arrays], np.ndarray]:

@@ -1,13 +1,15 @@
 """Tokens → rows → shards."""
 
 import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from glauber.data.shards import row_dtype
-from glauber.runtime.files import write
+from glauber.data.shards import COUNTS, FORMAT, HEADER, content_hash, row_dtype, sha256
+from glauber.runtime.files import replacing, write
 
 
 class Packer:
@@ -53,3 +55,40 @@ class Packer:
             only = tokens.reshape(-1, self.length)[:, :-1].ravel() if self.has_classes else tokens
             self.counts += np.bincount(only, minlength=len(self.counts))
         self.filled = 0
+
+
+def close(
+    folder: Path,
+    packers: Mapping[str, Packer],
+    length: int,
+    vocab: int,
+    classes: Sequence[str],
+    sources: list[dict[str, Any]],
+    totals: Mapping[str, int],
+    codec: dict[str, Any] | None,
+) -> None:
+    """The last shards, the counts of the training tokens and the header: the folder is then whole.
+
+    Args:
+        packers: by split.
+        sources: of each file that was read its name and size.
+        codec: what the header says of it.
+    """
+    for packer in packers.values():
+        packer.write()
+    with replacing(folder / COUNTS) as file:
+        np.save(file, packers["train"].counts)
+    header: dict[str, Any] = {
+        "format": FORMAT,
+        "vocab": vocab,
+        "length": length,
+        "dtype": row_dtype(max(vocab, len(classes))),
+        **({"classes": list(classes)} if classes else {}),
+        "splits": {split: packer.shards for split, packer in packers.items()},
+        "counts": {"file": COUNTS, "sha256": sha256(folder / COUNTS)},
+        "sources": sources,
+        "totals": dict(totals),
+        "codec": codec,
+    }
+    content = {"hash": content_hash(header), **header}
+    write(folder / HEADER, (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())

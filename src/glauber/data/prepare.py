@@ -1,13 +1,15 @@
 """Documents and images → token shards: streamed, and able to go on after any interruption."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from glauber.data.job import JOURNAL, Job, read_journal
 from glauber.data.plan import Plan
 from glauber.data.shards import HEADER, Shards, open_shards
 from glauber.runtime.files import disk_full_said
+from glauber.runtime.locks import locked
 
 UNFINISHED, REPLACED = ".unfinished", ".replaced"
 
@@ -50,13 +52,13 @@ def prepare(
     """
     out = Path(out)
     if not (out / JOURNAL).is_file():  # of a last step that was cut off
-        _require_free(out, force)
+        require_free(out, force)
     plan = Plan.make(sources, tokenizer, length, valid, field, vocab, size, grey, shard_tokens, classes)
     work = out.with_name(out.name + UNFINISHED)
     if _just_finished(out, plan):
         return open_shards(out)
-    _require_free(out, force)
-    with disk_full_said(work, "repeat the command, which then goes on"):
+    with disk_full_said(work, "repeat the command, which then goes on"), _claimed(work, out):
+        require_free(out, force)
         job = Job.begin(plan, work, progress, force)
         try:
             job.run(progress)
@@ -65,11 +67,12 @@ def prepare(
             if not job.packers["train"].shards:
                 shutil.rmtree(work)
             raise
-        _move(work, out)
+        move(work, out)
     return open_shards(out)
 
 
-def _require_free(out: Path, force: bool) -> None:
+def require_free(out: Path, force: bool) -> None:
+    """Refuse a folder that holds something, but prepared data by force."""
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; name a folder")
     if Path.cwd().is_relative_to(out.resolve()):
@@ -81,6 +84,20 @@ def _require_free(out: Path, force: bool) -> None:
         raise ValueError(f"{out} holds other files; choose another folder")
 
 
+@contextmanager
+def _claimed(work: Path, out: Path) -> Iterator[None]:
+    """No other process works there; a folder that was made in vain goes away."""
+    made = [folder for folder in (work, *work.parents) if not folder.exists()]
+    work.mkdir(parents=True, exist_ok=True)
+    with locked(work, f"another process prepares {out} at this moment; wait until it ends, or name another folder"):
+        try:
+            yield
+        finally:
+            for folder in made:
+                with suppress(OSError):
+                    folder.rmdir()
+
+
 def _just_finished(out: Path, plan: Plan) -> bool:
     """Whether the very last step of this same work was cut off; it is made up for."""
     if not (out / HEADER).is_file() or not (out / JOURNAL).is_file():
@@ -90,12 +107,12 @@ def _just_finished(out: Path, plan: Plan) -> bool:
     return journal is not None and journal[0]["settings"] == plan.settings()
 
 
-def _move(work: Path, out: Path) -> None:
+def move(work: Path, out: Path) -> None:
     """The finished folder takes its name; what it replaces is there until then."""
     replaced = out.with_name(out.name + REPLACED)
     shutil.rmtree(replaced, ignore_errors=True)
     if out.exists():
         out.rename(replaced)
     work.rename(out)
-    (out / JOURNAL).unlink()
+    (out / JOURNAL).unlink(missing_ok=True)  # another process may have looked for finished work just now
     shutil.rmtree(replaced, ignore_errors=True)

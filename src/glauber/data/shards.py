@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from glauber.codec import ImageCodec, TextCodec, codec_from_dict
+from glauber.codec import Codec, codec_from_dict
 from glauber.runtime.files import read_array, read_json, read_tensors, require_file, write
 
 FORMAT = "glauber-shards-1"
@@ -115,7 +115,7 @@ def open_shards(folder: str | Path) -> Shards:
     return Shards(folder, header)
 
 
-def write_codec(folder: Path, codec: ImageCodec | TextCodec | None) -> dict[str, Any] | None:
+def write_codec(folder: Path, codec: Codec | None) -> dict[str, Any] | None:
     """What the header says of a codec; its tensors, if it has any, go into a file beside it."""
     if codec is None or not codec.tensors():
         return None if codec is None else codec.to_dict()

@@ -9,7 +9,7 @@ from glauber.conditional import CausalConditional, Conditional, StepLaw, Transfo
 from glauber.method.base import Capabilities, Compared, LossOptions
 from glauber.method.chain import ChainMethod
 from glauber.method.sampling import Request
-from glauber.objective import causal
+from glauber.objective import causal, middle
 from glauber.process import Process, Schedule, Tokens
 from glauber.recipe import Recipe
 
@@ -18,7 +18,7 @@ class Autoregressive(ChainMethod):
     """Every token given those before it. Its bound is the likelihood itself."""
 
     name = "ar"
-    can = Capabilities()
+    can = Capabilities(site_vocabularies=True)
 
     def resolve(self, recipe: Recipe) -> Recipe:
         """Causal attention, and the schedule that it means."""
@@ -26,8 +26,13 @@ class Autoregressive(ChainMethod):
         return replace(recipe, process=process, network=replace(recipe.network, causal=True))
 
     def loss(self, network: Any, process: Process, x0: Tokens, how: LossOptions = LossOptions()) -> Tensor:
-        """See `causal`."""
-        return causal(network, process, x0, how.spec is not None, how.check)
+        """See `causal`, and `middle` for a share of the rows."""
+        spec = how.spec
+        if spec is None or not spec.fim:
+            return causal(network, process, x0, spec is not None, how.check)
+        if spec.fim_end is None:
+            raise ValueError("train.fim needs data with a codec that has an end of text; leave it out, or prepare text")
+        return middle(network, process, x0, spec.fim, spec.fim_end, how.check, how.generator)
 
     def conditional(
         self, network: Any, process: Process, both_ways: bool = False, class_: int | None = None, guidance: float = 0.0

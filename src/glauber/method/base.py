@@ -34,6 +34,8 @@ class Capabilities:
     """Has a bound on the likelihood."""
     clean_conditional: bool = True
     """Knows P(X_0[site] | the others), and not only the law of a step with its noise."""
+    site_vocabularies: bool = False
+    """Keeps to tokens that each site may hold."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,13 @@ class Method(ABC):
 
     def require(self, process: Process) -> None:  # noqa: B027  (most learn any)
         """Refuse a process that this method cannot learn."""
+
+    def require_vocabularies(self, process: Process) -> None:
+        """Refuse sites with vocabularies of their own where this method cannot keep to them."""
+        if process.noise.allowed is not None and not self.can.site_vocabularies:
+            raise ValueError(
+                f"the method {self.name} has one vocabulary for all sites, and this codec one for each; take method=ggm"
+            )
 
     def examples(self, spec: TrainSpec) -> int:
         """How many rows the network sees for each row of a batch."""

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from glauber.chain import CallCounter, check_options, run_chain
@@ -93,6 +94,7 @@ def sample_chain(method: Method, network: Any, process: Process, plan: SamplingP
     gaps = run.clamp is not None and not is_beginning(run.clamp)
     conditional = method.conditional(network, process, gaps, plan.class_, plan.guidance)
     counted = None if isinstance(conditional, StepLaw) else CallCounter(conditional)  # a step law is called at each step
+    log_law = _no_law_yet(plan.schedule, num, run)
     tokens = run_chain(
         conditional if counted is None else counted,
         process,
@@ -107,9 +109,19 @@ def sample_chain(method: Method, network: Any, process: Process, plan: SamplingP
         _rules=run.rules,
         _runner=run.runner,
         _rows=run.rows,
+        _log_law=log_law,
         **plan.options,
     )
+    if run.record is not None:
+        run.record.log_law = log_law
     return Samples(tokens, plan.calls if counted is None else counted.rows / max(1, len(tokens)))
+
+
+def _no_law_yet(schedule: Schedule, num: int | None, run: Run) -> Tensor | None:
+    """(rows,) zeros for the law of rows that is to be recorded; None where nobody asks, or where it would not be known."""
+    if run.record is None or run.start is not None or not schedule.draws_once:
+        return None
+    return torch.zeros(1 if num is None else num, dtype=torch.float64, device=schedule.order.device)
 
 
 def changed(own: Schedule, request: Request) -> Schedule:

@@ -27,7 +27,9 @@ class GGM(ChainMethod):
 
     name = "ggm"
     tags = ("glauber-generative-model",)
-    can = Capabilities(any_schedule=True, fill_gaps=True, orders=True, classes=True, causal_rows=True, fewer_calls=True)
+    can = Capabilities(
+        any_schedule=True, fill_gaps=True, orders=True, classes=True, causal_rows=True, fewer_calls=True, site_vocabularies=True
+    )
 
     def sampled_by(self, recipe: Recipe, process: Process) -> Process:
         """From left to right in one sweep, if it has learned that: it takes one pass over a row."""

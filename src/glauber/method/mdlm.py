@@ -70,7 +70,9 @@ class MDLM(MaskedDiffusion):
     """The bound needs no prior and no reconstruction term, since α_1 = 0 and α_0 = 1."""
 
     name = "mdlm"
-    can = Capabilities(fill_gaps=True, orders=True, samplers=("first-hitting", "ancestral"), fewer_calls=True)
+    can = Capabilities(
+        fill_gaps=True, orders=True, samplers=("first-hitting", "ancestral"), fewer_calls=True, site_vocabularies=True
+    )
 
     def term(self, network: Network, process: Process, x0: Tensor, z: Tensor, t: Tensor) -> Tensor:
         """The continuous-time NELBO, in which α'_t / (1 - α_t) = -1/t: -(1/t) Σ log p(x_0 | z) over the masked sites."""
@@ -179,7 +181,11 @@ def unmask(network: Network, process: Process, z: Tensor, goes: Tensor, u: Tenso
 
 def clean_logits(network: Network, process: Process, z: Tensor, sites: Tensor | None = None) -> Tensor:
     """(B, L, V), or (B, b, V) of masked `sites` alone, of a network that is told which sites are masked, and no time."""
-    return query(network, z, torch.zeros(len(z), device=z.device), (z != process.noise.mask).double(), sites)
+    logits = query(network, z, torch.zeros(len(z), device=z.device), (z != process.noise.mask).double(), sites)
+    if process.noise.allowed is None:
+        return logits
+    allowed = process.noise.allowed if sites is None else process.noise.allowed[sites]
+    return logits.masked_fill(~allowed, -torch.inf)
 
 
 def masked(process: Process, x0: Tensor, t: Tensor, generator: Generator | None) -> Tensor:

@@ -22,7 +22,7 @@ class MaskedLanguageModel(ChainMethod):
     """Trained on masked tokens as BERT is, sampled by the heat bath with keep 1: another corner of the chain."""
 
     name = "mlm"
-    can = Capabilities(fill_gaps=True, orders=True, bounded=False)
+    can = Capabilities(fill_gaps=True, orders=True, bounded=False, site_vocabularies=True)
 
     def resolve(self, recipe: Recipe) -> Recipe:
         """Keep 1, from left to right; a chain from uniform tokens."""

@@ -53,6 +53,18 @@ class SamplingPlan:
     """No site may be given, and the start is noise."""
 
 
+@dataclass
+class Record:
+    """What a run notes down for those who ask."""
+
+    alone: bool = False
+    """It must be noted: the rows may share no chain with others."""
+    log_law: Tensor | None = None
+    """(rows,) log-probability of the tokens that were drawn, where the chain draws each site once; else it is not known."""
+    calls: float | None = None
+    """Network calls of a row, in the mean."""
+
+
 @dataclass(frozen=True)
 class Run:
     """What one run of a plan is given besides its number of rows; see `run_chain`."""
@@ -70,6 +82,7 @@ class Run:
     """Of the chain's steps: see `chain.runner`."""
     rows: Rows | None = None
     """Of a chain that is watched by `on_step`: what it wants to know of each row, and which rows it takes out."""
+    record: Record | None = None
 
 
 class Samples(NamedTuple):

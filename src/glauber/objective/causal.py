@@ -22,4 +22,4 @@ def causal(network: Network, process: Process, x0: Tokens, chunked: bool = False
     """
     x0 = process.check_tokens(x0) if check else as_tokens(x0)
     survival, t = torch.ones_like(x0, dtype=torch.float64), torch.zeros_like(x0[:, 0])
-    return answers_loss(network, x0, t, survival, x0, process.noise.probs, chunked, len(x0))
+    return answers_loss(network, x0, t, survival, x0, process.noise.table, chunked, len(x0))

@@ -10,6 +10,7 @@ from glauber.conditional.adapters import Network
 from glauber.objective.cross_entropy import linear_cross_entropy
 from glauber.process import Process, Tokens, as_tokens
 from glauber.process.draws import Generator, KeyedGenerator, inverse_cdf, uniform
+from glauber.process.noise import probability
 
 TOKEN_DROPOUT = 0.6
 """Largest share of a causal row whose tokens are masked."""
@@ -43,7 +44,7 @@ def dense(
     x0 = process.check_tokens(x0) if check else as_tokens(x0)
     if not (0 <= clean_fraction <= 1 and 0 <= marked_fraction <= 1):
         raise ValueError(f"clean_fraction and marked_fraction lie in [0, 1], not {clean_fraction} and {marked_fraction}")
-    pi = process.noise.probs
+    pi = process.noise.table
     if causal_every == 0:
         return answers_loss(
             network, *_noised(process, x0, any_order, clean_fraction, marked_fraction, generator), x0, pi, chunked
@@ -126,7 +127,7 @@ def dense_loss(
     clean conditional P(X_{0,j} | x_{-j}) up to a constant. A site known for certain has no gradient and is not counted.
 
     Args:
-        logits: (B, L, V), x: (B, L) with masks (id V), clean: (B, L), survival: (B, L), 0 at the masks, pi: (V,).
+        logits: (B, L, V), x: (B, L) with masks (id V), clean: (B, L), survival: (B, L), 0 at the masks, pi: (V,) or (L, V).
         causal_rows: the first so many rows were answered causally: there a site's answer has not seen it, and all sites count.
 
     Returns:
@@ -140,9 +141,9 @@ def dense_loss(
 
 def own_evidence(x: Tensor, survival: Tensor, pi: Tensor, causal_rows: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     """(B, L) each: the site's own token (0 at a mask), what it adds to that token's logit, whether the site is uncertain."""
-    masked = x == len(pi)
+    masked = x == pi.shape[-1]
     token = torch.where(masked, 0, x)
-    odds = survival / ((1 - survival) * pi[token])  # of "signal" against "this very noise token"
+    odds = survival / ((1 - survival) * probability(pi, token))  # of "signal" against "this very noise token"
     odds = torch.where(masked | (survival == 0), 0.0, odds)
     counted = torch.isfinite(odds)
     counted[:causal_rows] = True

@@ -27,4 +27,4 @@ def masked(
     hidden = uniform(x0.shape, generator, x0.device) < MASKED
     x = torch.where(hidden, process.noise.mask, x0)
     survival, t = (~hidden).double(), torch.zeros_like(x0[:, 0])
-    return answers_loss(network, x, t, survival, x0, process.noise.probs, chunked)
+    return answers_loss(network, x, t, survival, x0, process.noise.table, chunked)

@@ -29,6 +29,10 @@ class Process:
     schedule: Schedule
     noise: NoiseLaw
 
+    def __post_init__(self) -> None:
+        if self.noise.allowed is not None and len(self.noise.allowed) != self.schedule.length:
+            raise ValueError(f"the noise has vocabularies of {len(self.noise.allowed)} sites, the schedule {self.length} sites")
+
     @property
     def length(self) -> int:
         return self.schedule.length
@@ -55,7 +59,7 @@ class Process:
         x_t = self.noised(x0, survival, generator)
         sites, keeps = schedule.sites(times), schedule.keeps(times)
         kept = uniform(sites.shape, generator, x0.device) < keeps
-        z = torch.where(kept, -1, noise.sample(sites.shape, generator))
+        z = torch.where(kept, -1, noise.sample(sites.shape, generator, sites))
         x_next = x_t.scatter(1, sites, torch.where(kept, x_t.gather(1, sites), z))
         if schedule.block == 1:
             z, sites = z.squeeze(1), sites.squeeze(1)
@@ -74,7 +78,18 @@ class Process:
         top = self.vocab if mask else self.vocab - 1
         if x.numel() and (int(x.min()) < 0 or int(x.max()) > top):
             raise ValueError(f"tokens must lie in 0..{top}; these span {int(x.min())}..{int(x.max())}")
+        self._check_vocabularies(x)
         return x
+
+    def _check_vocabularies(self, x: Tensor) -> None:
+        """Refuse the first token (B, L) that its site may not hold; a mask may stand anywhere."""
+        if self.noise.allowed is None:
+            return
+        allowed = torch.cat([self.noise.allowed, torch.ones_like(self.noise.allowed[:, :1])], 1).to(x.device)
+        wrong = (~allowed.expand(len(x), -1, -1).gather(-1, x[..., None]).squeeze(-1)).nonzero()
+        if len(wrong):
+            row, site = wrong[0].tolist()
+            raise ValueError(f"site {site} may not hold the token {int(x[row, site])}; its vocabulary lacks it")
 
     def check_times(self, t: int | Tensor, rows: int, last: int) -> Tensor:
         """Times as (rows,) int64 on this process's device, refused outside 0..last."""

@@ -128,7 +128,12 @@ class Schedule:
         """Whether this is one sweep that noises all, from the last site to the first: undone, each site is drawn given a clean
         beginning and noise that tells nothing, which is autoregressive generation."""
         last_to_first = torch.arange(self.length - 1, -1, -1, device=self.order.device)
-        return self.block == 1 and torch.equal(self.order, last_to_first) and self.steps == self.length and not self.keep.any()
+        return self.block == 1 and torch.equal(self.order, last_to_first) and self.draws_once
+
+    @cached_property
+    def draws_once(self) -> bool:
+        """Whether this is one sweep that noises all: undone, each site is drawn once, so that the law of a row is known."""
+        return self.steps == self.length and not bool(self.keep.any())
 
     @cached_property
     def signal(self) -> Tensor:

@@ -128,7 +128,7 @@ def json_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, Any]]:
 
 def whole_lines(path: Path) -> bytes:
     """What a file that grows line by line holds, without a last line that a kill cut off; nothing if there is no file."""
-    content = path.read_bytes() if path.exists() else b""
+    content = require_file(path).read_bytes() if path.exists() else b""
     return content[: content.rfind(b"\n") + 1]
 
 

@@ -26,6 +26,9 @@ from glauber.serve.stream import completions, named, refusal_of, streamed, whole
 from glauber.serve.worker import Busy, Worker
 
 PAGE = Path(__file__).with_name("page")
+NOTHING = "there is nothing here; /docs lists what there is"
+SAID = {"extra_forbidden": "is not served here", "literal_error": "is served as {expected} alone"}
+"""Of what is wrong with a field, where pydantic says it worse."""
 Load = Callable[[], Model]
 
 
@@ -48,6 +51,11 @@ class Service:
         """Load, each in its own thread."""
         for worker in self.workers.values():
             worker.start()
+
+    def end(self, seconds: float = 10.0) -> None:
+        """Nobody is served any more."""
+        for worker in self.workers.values():
+            worker.end(seconds)
 
     @property
     def ready(self) -> bool:
@@ -91,8 +99,13 @@ def make_app(service: Service, access: Access) -> Gate:
     _add_facts(app, service)
     _add_tasks(app, service)
     reference.add(app)
+    app.add_api_route("/v1/{path:path}", _nothing, methods=["GET", "POST"], include_in_schema=False)
     app.mount("/", StaticFiles(directory=PAGE, html=True))
     return Gate(app, access, service.metrics)
+
+
+def _nothing(path: str) -> None:
+    raise Refused(404, "not_found_error", NOTHING)
 
 
 def _add_facts(app: FastAPI, service: Service) -> None:
@@ -176,12 +189,13 @@ def _add_errors(app: FastAPI) -> None:
         first = error.errors()[0]
         place = [part for part in first["loc"] if part != "body" and isinstance(part, str)]
         param = place[0] if place else None
-        what = "is not served here" if first["type"] == "extra_forbidden" else first["msg"]
+        kind = first["type"]
+        what = SAID[kind].format(**first.get("ctx", {})) if kind in SAID else first["msg"]
         return refuse(Refused(400, "invalid_request_error", f"{param or 'the body'}: {what}"[:500]), param)
 
     @app.exception_handler(HTTPException)
     async def usual(request: Request, error: HTTPException) -> JSONResponse:
-        said = {404: "there is nothing here; /docs lists what there is", 405: "this path takes another method; see /docs"}
+        said = {404: NOTHING, 405: "this path takes another method; see /docs"}
         kind = "not_found_error" if error.status_code == 404 else "invalid_request_error"
         message = said.get(error.status_code, "the body is not JSON that can be read")
         return refuse(Refused(error.status_code, kind, message, **dict(error.headers or {})))

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from glauber.chain.banned import Rule
+from glauber.chain.driver import OnStep
 from glauber.chain.step import Rows
 from glauber.method import Run
 from glauber.process.draws import RowGenerators
@@ -15,6 +16,7 @@ from glauber.serve.job import Job, rows_of
 from glauber.tasks.steps import Draw
 
 Deliver = Callable[[Job, Tensor], None]
+Fail = Callable[[Job, BaseException], None]
 
 
 class Abandoned(Exception):
@@ -44,13 +46,13 @@ def together(jobs: Sequence[Job]) -> list[Job]:
 class SharedChain:
     """One run of a chain for several requests, each of which gets its rows as soon as they are settled."""
 
-    def __init__(self, jobs: Sequence[Job], deliver: Deliver):
+    def __init__(self, jobs: Sequence[Job], deliver: Deliver, fail: Fail):
         self.members: list[Member] = []
         first = 0
         for job in jobs:
             assert job.draw is not None
             self.members.append(Member(job, job.draw, slice(first, first := first + rows_of(job.draw))))
-        self.number, self.deliver, self.left = first, deliver, set(range(len(jobs)))
+        self.number, self.deliver, self.fail, self.left = first, deliver, fail, set(range(len(jobs)))
         self.sampler = self.members[0].draw.sampler
         process = self.sampler.process
         self.state = Rows.of(first, self.sampler.schedule.block, process.noise.probs.device)
@@ -118,15 +120,25 @@ class SharedChain:
         for number in sorted(self.left):
             job, draw, here = self.members[number]
             if not job.ended and draw.run.on_step is not None:
-                draw.run.on_step(t, x[here])
+                self._show(job, draw.run.on_step, t, x[here])
             settled = t <= draw.run.stop or bool(self.state.gone[here].all())
             if not settled and not job.ended:
                 continue
             self.left.discard(number)
             self.state.gone[here] = True
             self.random.parts[number] = (None, rows_of(draw))  # its own generator stands where it would if it were alone
-            job.calls += self.state.calls[here].double().mean().item()
+            calls = self.state.calls[here].double().mean().item()
+            job.calls += calls
+            if draw.run.record is not None:
+                draw.run.record.calls = calls
             if not job.ended:
                 self.deliver(job, x[here].clone())
         if not self.left:
             raise Abandoned
+
+    def _show(self, job: Job, on_step: OnStep, t: int, x: Tensor) -> None:
+        """What goes wrong there is no matter of the others."""
+        try:
+            on_step(t, x)
+        except Exception as error:
+            self.fail(job, error)

@@ -20,9 +20,11 @@ from glauber.serve import fields
 from glauber.serve.job import Job, Task
 from glauber.serve.tasks import Answer, Make, cost, require_within
 from glauber.serve.writer import Piece, Writer
-from glauber.tasks.infill import beyond, filling, site_laws, windows
+from glauber.tasks.infill import filling
+from glauber.tasks.queries import site_laws
 from glauber.tasks.steps import Draw, Steps
 from glauber.tasks.template import begin_with_space, read_template, template_of, token_texts
+from glauber.tasks.windows import beyond, windows
 
 LEAST = -1000.0
 """Of a logarithm, which JSON has no infinity for."""

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from glauber.process.schedule import ORDERS
 from glauber.serve import limits
@@ -16,19 +16,8 @@ TopP = Annotated[Number, Field(gt=0, le=1)]
 Token = Annotated[Whole, Field(ge=0, lt=2**24)]
 Row = Annotated[list[Token], Field(min_length=1, max_length=limits.TOKENS)]
 Picture = Annotated[str, Field(max_length=limits.BODY, description="A PNG as data:image/png;base64,…")]
-
-
-def _whole_characters(text: str) -> str:
-    """Refuse half of a surrogate pair, which JSON can say and no text holds."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError("the text holds half of a character (a lone surrogate)") from None
-    return text
-
-
-Text = Annotated[str, Field(max_length=limits.TEXT), AfterValidator(_whole_characters)]
-Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_whole_characters)]
+Text = Annotated[str, Field(max_length=limits.TEXT)]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class Strict(BaseModel):

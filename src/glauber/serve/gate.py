@@ -35,6 +35,8 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
+SHORTEST = 16
+"""Characters of a key."""
 CLOSED = ("/v1/", "/metrics")
 """What a key opens."""
 
@@ -50,6 +52,15 @@ class Access:
 
     host: str = "127.0.0.1"
     key: str | None = None
+
+
+def require_access(host: str, key: str | None) -> Access:
+    """Refuse to be reached by others without a key."""
+    if key is not None and (len(key) < SHORTEST or not key.isascii() or not key.isprintable() or " " in key):
+        raise ValueError(f"a key has at least {SHORTEST} characters, letters and digits; e.g. one of: openssl rand -hex 16")
+    if key is None and host.lower() not in LOOPBACK:
+        raise ValueError(f"whoever reaches {host} could use the models; give a --key, or leave --host out")
+    return Access(host, key)
 
 
 class Refused(Exception):

@@ -32,7 +32,7 @@ def rows_of(draw: Draw) -> int:
 def key_of(draw: Draw) -> tuple[Any, ...] | None:
     """Draws with the same key may share a chain; None for one that must be alone."""
     run, plan = draw.run, draw.sampler.plan
-    if not plan.by_chain or not rows_of(draw):
+    if not plan.by_chain or not rows_of(draw) or (run.record is not None and run.record.alone):
         return None
     both_ways = run.clamp is not None and not is_beginning(run.clamp)
     return id(draw.sampler), both_ways, None if run.start is None else run.start[1], run.clamp is None and plan.whole_rows

@@ -14,6 +14,8 @@ PING = 5.0
 """Seconds without an event after which a stream shows that it is alive."""
 WAITING = 32
 """Requests that wait for a model; those that share the chain that runs are not counted."""
+COMPANY = 0.01
+"""Seconds that a request waits for others to share its chain, where nothing else is to be done."""
 ROWS = 64
 """Of one chain."""
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import resource
+import signal
 import socket
 from collections import OrderedDict
 from contextlib import suppress
@@ -13,10 +14,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from glauber.serve import limits
 from glauber.serve.app import Service, make_app
-from glauber.serve.gate import LOOPBACK, Access
-
-SHORTEST = 16
-"""Characters of a key."""
+from glauber.serve.gate import Access
 
 
 class Protocol(H11Protocol):
@@ -84,22 +82,13 @@ class Server(uvicorn.Server):
         self.service = service
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """See uvicorn's."""
-        self.service.closing = True
-        super().handle_exit(sig, frame)
+        """As uvicorn's; but the process then ends well, and not by the signal."""
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = self.service.closing = True
 
     async def on_tick(self, counter: int) -> bool:
         """See uvicorn's, ten times a second."""
         return self.service.failure is not None or await super().on_tick(counter)
-
-
-def require_access(host: str, key: str | None) -> Access:
-    """Refuse to be reached by others without a key."""
-    if key is not None and (len(key) < SHORTEST or not key.isascii() or not key.isprintable() or " " in key):
-        raise ValueError(f"a key has at least {SHORTEST} characters, letters and digits; e.g. one of: openssl rand -hex 16")
-    if key is None and host.lower() not in LOOPBACK:
-        raise ValueError(f"whoever reaches {host} could use the models; give a --key, or leave --host out")
-    return Access(host, key)
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -34,7 +34,7 @@ async def whole(job: Job, request: Request, metrics: Metrics) -> dict[str, Any]:
     try:
         await asyncio.wait({answered, gone}, timeout=job.left, return_when=asyncio.FIRST_COMPLETED)
         if not answered.done() and not gone.done():
-            raise TooLate
+            raise refusal_of(TooLate())
         if not answered.done():
             metrics.hung_up.inc()
             raise Refused(499, "hung_up", "the client went away")
@@ -49,7 +49,7 @@ async def _last(job: Job) -> dict[str, Any]:
     while True:
         event = await job.events.get()
         if event.kind == "error":
-            raise event.data
+            raise refusal_of(event.data)
         if event.kind == "done":
             answer: dict[str, Any] = event.data
             return answer
@@ -68,7 +68,7 @@ async def streamed(job: Job, render: Render, metrics: Metrics) -> Response:
         job.cancel()
         raise
     if first is not None and first.kind == "error":
-        raise first.data
+        raise refusal_of(first.data)
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     return StreamingResponse(_events(job, first, render, metrics), media_type="text/event-stream", headers=headers)
 

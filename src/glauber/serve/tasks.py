@@ -16,11 +16,14 @@ from glauber.sampler import Sampler
 from glauber.serve import fields, limits
 from glauber.serve.job import Job, Task
 from glauber.serve.show import TextShow
-from glauber.tasks.infill import filling, site_laws, windows
+from glauber.tasks.constraints import Choice
+from glauber.tasks.infill import filling
+from glauber.tasks.queries import site_laws
 from glauber.tasks.score import score_windows, windows_of
 from glauber.tasks.steps import Draw, Steps
-from glauber.tasks.template import Filled, read_template, token_texts
+from glauber.tasks.template import Filled, read_pattern, token_texts
 from glauber.tasks.vary import varying
+from glauber.tasks.windows import windows
 
 Answer = dict[str, Any]
 Make = Any
@@ -39,9 +42,10 @@ def infill(request: fields.Infill, seed: int, samplers: Make) -> Task:
     def task(job: Job, model: Model) -> Steps[Answer]:
         began, codec = time.monotonic(), model.require_text_codec()
         sampler = samplers(request, lambda options: model.sampler(**options, gaps=True))
-        template = read_template(request.text, codec, sampler.length)
+        pattern = read_pattern(request.text, codec, sampler.length)
+        template = pattern.template([size.start for size in pattern.sizes])
         parts = windows(len(template.tokens), sampler.length, template.gaps)
-        require_within(request.n * sampler.calls * len(parts))
+        require_within(request.n * sampler.calls * len(parts) * (1 if pattern.fixed else Choice.draws))
         show = None
         if request.stream:
             about = {"seed": seed, "calls": sampler.calls * len(parts)}
@@ -100,10 +104,17 @@ def score(request: fields.Score, samplers: Make) -> Task:
         require_within(len(cut.tokens) * request.draws, 1024)
         yield turn(sampler)
         (found,) = score_windows(sampler, cut, (request.kernel,), request.draws, request.seed).values()
-        figures = {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in found.items()}
+        figures = {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in found.items()
+        }
         return figures | {"seconds": time.monotonic() - began}
 
     return task
+
+
+def _finite(value: Any) -> Any:
+    """None for what JSON cannot say."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def tokenize(request: fields.Tokenize) -> Task:

@@ -1,5 +1,6 @@
 """The thread in which a model works: requests wait in a bounded queue, and those with the same settings share a chain."""
 
+import logging
 import threading
 import time
 from collections import OrderedDict, deque
@@ -18,6 +19,7 @@ from glauber.serve.job import Job, TooLate, rows_of
 from glauber.serve.metrics import Metrics
 from glauber.tasks.template import token_texts
 
+LOG = logging.getLogger("glauber.serve")
 SAMPLERS = 64
 """That are kept: requests share a chain if they share the sampler."""
 
@@ -26,7 +28,7 @@ class Busy(Exception):
     """The queue is full; `seconds` says when to come again."""
 
     def __init__(self, seconds: int):
-        super().__init__(f"the model has {limits.WAITING} requests waiting; come again in {seconds} s")
+        super().__init__(f"too many requests wait for this model; come again in {seconds} s")
         self.seconds = seconds
 
 
@@ -46,6 +48,7 @@ class Worker(threading.Thread):
         self.waiting: deque[Job] = deque()
         self.running: list[Job] = []
         self.arrived = threading.Condition()
+        self.ending = False
         self.samplers: OrderedDict[tuple[Any, ...], Sampler] = OrderedDict()
         self.pace = 1.0
         """Seconds that a chain takes, in the mean of the last ones."""
@@ -57,10 +60,21 @@ class Worker(threading.Thread):
     def submit(self, job: Job) -> None:
         """To be called in any thread. Refused if too many wait."""
         with self.arrived:
-            if sum(not one.cancelled for one in self.waiting) >= limits.WAITING:
-                raise Busy(max(1, round(self.pace * len(self.waiting) / 4)))
+            self.waiting = deque(one for one in self.waiting if one.steps is not None or not one.cancelled)
+            number = len(self.waiting)
+            if number >= limits.WAITING or self.pace * number > limits.DEADLINE / 2:
+                raise Busy(max(1, round(self.pace * number / 4)))
             self.waiting.append(job)
             self.arrived.notify()
+
+    def end(self, seconds: float) -> None:
+        """Leave what runs and what waits; a thread that is at work when Python ends would abort it."""
+        self.ending = True
+        with self.arrived:
+            for job in (*self.running, *self.waiting):
+                job.cancel()
+            self.arrived.notify()
+        self.join(seconds)
 
     def run(self) -> None:
         """Work."""
@@ -70,8 +84,7 @@ class Worker(threading.Thread):
             self.failure = error
             return
         self.model.network.register_forward_pre_hook(self._leave_if_abandoned)
-        while True:
-            jobs = self._next()
+        while jobs := self._next():
             began = time.monotonic()
             self.running = jobs
             try:
@@ -97,11 +110,12 @@ class Worker(threading.Thread):
         return self.samplers[key]
 
     def _next(self) -> list[Job]:
-        """The job that waits longest, and those that can share its chain."""
-        while True:
+        """The job that waits longest, and those that can share its chain; none at the end."""
+        while not self.ending:
             with self.arrived:
-                while not self.waiting:
-                    self.arrived.wait()
+                if not self.waiting:
+                    self.arrived.wait_for(lambda: bool(self.waiting) or self.ending)
+                    self.arrived.wait_for(lambda: False, limits.COMPANY)  # which lets others in
                 waiting, self.waiting = list(self.waiting), deque()
             for job in waiting:
                 self._begin(job)
@@ -112,6 +126,7 @@ class Worker(threading.Thread):
             with self.arrived:
                 self.waiting.extendleft(reversed([job for job in live if job not in taken]))
             return taken
+        return []
 
     def _begin(self, job: Job) -> None:
         """Up to where it needs rows, if it has not begun."""
@@ -132,7 +147,7 @@ class Worker(threading.Thread):
         assert draw is not None
         self.metrics.rows.labels(self.model_name).observe(sum(rows_of(job.draw) for job in jobs if job.draw is not None))
         if jobs[0].key is not None:
-            SharedChain(jobs, self._deliver).run()
+            SharedChain(jobs, self._deliver, self._fail).run()
         elif draw.num == 0:
             self._deliver(jobs[0], torch.zeros(0, draw.sampler.length, dtype=torch.int64))
         else:
@@ -160,6 +175,8 @@ class Worker(threading.Thread):
         job.end("done", answer)
 
     def _fail(self, job: Job, error: BaseException) -> None:
+        if not isinstance(error, ValueError | TooLate):
+            LOG.error("a request to %s has failed", self.model_name, exc_info=error)
         job.end("error", TooLate() if job.late else error)
 
     def _leave_if_abandoned(self, *_: Any) -> None:

@@ -7,27 +7,24 @@ last visit. A longer text is filled through a window of L tokens around each gap
 then counts as given, and gaps that are not are free.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from glauber.chain.driver import OnStep, require_room
+from glauber.chain.driver import require_room
 from glauber.codec import TextCodec
-from glauber.conditional import StepLaw
 from glauber.method import Run
 from glauber.process import Mask, Tokens, as_mask, as_tokens
 from glauber.process.draws import Generator
 from glauber.sampler import Sampler
+from glauber.tasks.constraints import Choice, Constraints, Filling
+from glauber.tasks.lengths import choosing
+from glauber.tasks.queries import site_probabilities, text_nats
 from glauber.tasks.steps import Draw, Steps, run_alone
-from glauber.tasks.template import Filled, Template, added_text, begin_with_space, join, read_template, template_of
+from glauber.tasks.template import Filled, Template, added_text, begin_with_space, join, read_pattern, template_of
+from glauber.tasks.windows import Chosen, Watch, fill, through_windows, windows
 
-ROWS = 64  # sequences sent through the network at once for the probabilities
-
-Watch = Callable[[Tensor, int, int], OnStep]
-"""Called for each window with the given sites (L,), how many sites are text, and the last step; makes its chain's `on_step`."""
+JOINED, ONE_EACH = Constraints(), Choice()
 
 
 def filling(
@@ -39,66 +36,65 @@ def filling(
     probabilities: bool = False,
     watch: Watch | None = None,
     progress: bool = False,
+    constraints: Constraints = JOINED,
+    choice: Choice = ONE_EACH,
 ) -> Steps[list[Filled]]:
-    """The text with its gaps [[n]] filled in, `num` times; with the `probabilities` of the tokens there, if asked for."""
-    template, L = read_template(text, codec, sampler.length), sampler.length
-    if num < 0:
-        raise ValueError(f"cannot make {num} fills; ask for a whole number, 0 or more")
-    require_room(num, sampler.process)
-    x, given = template.tokens.repeat(num, 1), template.given
-    likely = torch.zeros(x.shape, dtype=torch.float64)
-    for start, gaps in windows(len(template.tokens), L, template.gaps):
-        window = Window(template, codec, given, start, gaps, L)
-        on_step = None if watch is None else watch(window.given, window.size, sampler.schedule.settled(window.wanted))
-        run = Run(generator, rules=window.rules, on_step=on_step, progress=progress)
-        filled = yield from fill(sampler, window.given, window.rows(x), window.wanted, window.size, run)
-        if probabilities:
-            sites = window.wanted.nonzero().flatten().tolist()
-            law = site_probabilities(sampler, filled, window.given | window.wanted, sites)
-            likely[:, torch.cat([torch.arange(gap.start, gap.stop) for gap in gaps])] = law
-        for gap in gaps:
-            x[:, gap] = filled[:, gap.start - start : gap.stop - start]
-            given[gap] = True
-    return [join(template, codec, row, law if probabilities else None) for row, law in zip(x, likely, strict=True)]
+    """The text with its gaps filled in, `num` times.
 
-
-class Window:
-    """L sites of a text with gaps, from `start` on, of which some gaps are wanted.
-
-    Attributes:
-        size: how many sites are text; those beyond are absent.
-        given, wanted: (L,) bool.
-        rules: what the gaps may not hold.
+    Args:
+        probabilities: of the tokens there, given all others and given those before.
+        constraints: what a fill has to be.
+        choice: among how many each is chosen.
     """
-
-    def __init__(self, template: Template, codec: TextCodec, given: Tensor, start: int, gaps: Sequence[slice], length: int):
-        self.here = slice(start, start + length)
-        self.size = len(given[self.here])
-        self.missing = length - self.size
-        self.given = F.pad(given[self.here], (0, self.missing))
-        self.rules = [(F.pad(sites[self.here], (0, self.missing)), barred) for sites, barred in template.rules(codec)]
-        self.wanted = torch.zeros(length, dtype=torch.bool)
-        for gap in gaps:
-            self.wanted[gap.start - start : gap.stop - start] = True
-
-    def rows(self, x: Tensor) -> Tensor:
-        """(rows, L) of tokens of the whole text."""
-        return F.pad(x[:, self.here], (0, self.missing))
-
-
-def fill(sampler: Sampler, given: Tensor, x: Tensor, wanted: Tensor, size: int, run: Run) -> Steps[Tensor]:
-    """(rows, L) tokens x with the sites that are not `given` drawn, until none of the `wanted` (L,) is visited any more.
-
-    size: how many sites, from the first, are there at all.
-    """
-    stop = sampler.schedule.settled(wanted)
-    rows = yield Draw(sampler, len(x), replace(run, clamp=(given, x), stop=stop, absent=beyond(sampler, size)))
-    return rows.cpu()
+    pattern = read_pattern(text, codec, sampler.length)
+    made = choice.made(num)
+    _require_ranked(sampler, made, choice)
+    pattern = pattern.of_words(codec) if constraints.joined else pattern
+    job = Filling(sampler, codec, constraints, generator, progress)
+    if pattern.fixed:
+        chosen = yield from through_windows(job, pattern, made, watch)
+    elif watch is not None:
+        raise ValueError("a gap of unknown length is filled many times at once, which cannot be watched; give its length")
+    else:
+        chosen = yield from choosing(job, pattern, made, choice.draws)
+    weighed = (probabilities or choice.best_of is not None) and sampler.knows_likelihood
+    filled = [_finished(sampler, codec, each, probabilities, weighed) for each in chosen]
+    return filled if choice.best_of is None else sorted(filled, key=nats_per_character)[:num]
 
 
-def beyond(sampler: Sampler, size: int) -> Tensor | None:
-    """(L,) bool, the absent sites of a row of so many tokens; None where the network cannot be told."""
-    return torch.arange(sampler.length) >= size if sampler.knows_absent else None
+def nats_per_character(filled: Filled) -> float:
+    """Of a text whose likelihood was worked out."""
+    assert filled.nats is not None
+    return filled.nats / max(1, len(filled.text))
+
+
+def _require_ranked(sampler: Sampler, made: int, choice: Choice) -> None:
+    """Refuse more fills than there is room for, or a rank by what the model does not know."""
+    if choice.best_of is not None and not sampler.knows_likelihood:
+        raise ValueError(
+            "fills are ranked by the likelihood from left to right, which this model did not learn; leave best-of out"
+        )
+    require_room(made, sampler.process)
+
+
+def _finished(sampler: Sampler, codec: TextCodec, chosen: Chosen, probabilities: bool, weighed: bool) -> Filled:
+    """A chosen row as a text, with what was asked of its tokens."""
+    template, row = chosen.template, chosen.row
+    likely = _probabilities(sampler, template, row) if probabilities else None
+    nats = text_nats(sampler, row[None])[0] if weighed else None
+    joined = join(template, codec, row, likely, nats)
+    return joined._replace(calls=chosen.calls, effective=chosen.effective)
+
+
+def _probabilities(sampler: Sampler, template: Template, row: Tensor) -> Tensor:
+    """(n,) P(token | every other token of its window) of the tokens in gaps; 0 elsewhere."""
+    likely, L = torch.zeros(len(row), dtype=torch.float64), sampler.length
+    for start, gaps in windows(len(row), L, template.gaps):
+        x = row[start : start + L]
+        padded, text = F.pad(x, (0, L - len(x))), torch.arange(L) < len(x)
+        sites = [site for gap in gaps for site in range(gap.start, gap.stop)]
+        likely[sites] = site_probabilities(sampler, padded[None], text, [site - start for site in sites])[0]
+    return likely
 
 
 def continuing(
@@ -164,34 +160,3 @@ def fill_tokens(
 def _flat(x: Tensor, grid: tuple[int, int] | None) -> Tensor:
     """What lies on the grid, line by line."""
     return x.flatten(-2) if grid is not None and x.shape[-2:] == tuple(grid) else x
-
-
-def windows(n: int, length: int, gaps: Sequence[slice]) -> list[tuple[int, list[slice]]]:
-    """Where each window of L tokens starts, and the gaps that are filled through it."""
-    if n <= length:
-        return [(0, list(gaps))]
-    return [(min(max((gap.start + gap.stop - length) // 2, 0), n - length), [gap]) for gap in gaps]
-
-
-def site_probabilities(sampler: Sampler, x: Tensor, text: Tensor, sites: Sequence[int]) -> Tensor:
-    """(rows, sites) P(x_site | every other site of the text), one network call for each; text (L,) bool says which are."""
-    found = [law.gather(1, token).squeeze(1) for law, token in site_laws(sampler, x, text, sites)]
-    return torch.cat([torch.zeros(0, dtype=torch.float64), *found]).view(len(x), len(sites))
-
-
-@torch.no_grad()
-def site_laws(sampler: Sampler, x: Tensor, text: Tensor, sites: Sequence[int]) -> Iterator[tuple[Tensor, Tensor]]:
-    """The law (V,) of each of the sites in each row given the others, and the token (1,) there: so many of them at a time."""
-    schedule, conditional = sampler.process.schedule, sampler.conditional(both_ways=True)
-    knows = conditional.step_law if isinstance(conditional, StepLaw) else conditional
-    rank = schedule.order.argsort()  # the step of each site's first visit
-    device = schedule.order.device
-    every = torch.meshgrid(torch.arange(len(x)), torch.tensor(sites), indexing="ij")
-    row, site = (part.flatten().to(device) for part in every)
-    for part in range(0, len(row), ROWS):
-        r, s = row[part : part + ROWS], site[part : part + ROWS, None]
-        state = x.to(device)[r]
-        clean = text.to(device).double().expand(state.shape)
-        with sampler.evaluating():
-            law = knows(state, rank[s[:, 0]], clean, s).double().softmax(-1)[:, 0]
-        yield law.cpu(), state.gather(1, s).cpu()

@@ -6,13 +6,13 @@ from the first step to the last, so nothing is dropped and nothing is made up.
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from glauber.codec import ImageCodec, TextCodec, is_image_codec
+from glauber.codec import Codec, TextCodec, is_image_codec, is_text_codec
 from glauber.method import BoundOptions
 from glauber.process import Process, as_array
 from glauber.process.draws import new_generator
@@ -27,12 +27,10 @@ class Windows(NamedTuple):
     characters: Tensor | None = None  # (N,) how many characters each row decodes to
 
 
-def windows_of(
-    items: str | Sequence[Any] | Tensor | np.ndarray, codec: ImageCodec | TextCodec | None, process: Process
-) -> Windows:
+def windows_of(items: str | Sequence[Any] | Tensor | np.ndarray, codec: Codec | None, process: Process) -> Windows:
     """Texts, cut into windows of L tokens; images, PIL's or (N, H, W); or tokens (N, L)."""
     texts = [items] if isinstance(items, str) else items
-    text_codec = None if is_image_codec(codec) else cast(TextCodec | None, codec)
+    text_codec = codec if is_text_codec(codec) else None
     if not isinstance(texts, Tensor | np.ndarray) and all(isinstance(text, str) for text in texts):
         if text_codec is None:
             raise ValueError("this model has no text codec; give it images or tokens instead")

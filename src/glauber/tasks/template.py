@@ -9,9 +9,10 @@ holds the end-of-text token: a gap of n tokens is n tokens of text. Both are ban
 the exact law P*(gap | given) on purpose.
 """
 
-import re
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -19,11 +20,24 @@ from torch import Tensor
 
 from glauber.chain.banned import Rule
 from glauber.codec import TextCodec, TokenizerCodec
+from glauber.tasks.gaps import split_gaps
 
-GAP = re.compile(r"\\\[\[|\[\[([0-9]+)\]\]|\[\[(?!\[)")  # an escaped [[, a gap, or a [[ that is neither
 CONTEXT = 16  # tokens before a gap that tell how it is decoded
 
-_TEXTS: WeakKeyDictionary[Any, tuple[str, ...]] = WeakKeyDictionary()  # of a codec that was asked before
+Found = TypeVar("Found")
+
+
+def once_a_codec(function: Callable[[TextCodec], Found]) -> Callable[[TextCodec], Found]:
+    """Work that out once for each codec, for as long as there is that codec."""
+    known: WeakKeyDictionary[Any, Found] = WeakKeyDictionary()
+
+    @wraps(function)
+    def remembered(codec: TextCodec) -> Found:
+        if codec not in known:
+            known[codec] = function(codec)
+        return known[codec]
+
+    return remembered
 
 
 class Gap(NamedTuple):
@@ -35,6 +49,8 @@ class Gap(NamedTuple):
     """The text of each token; "�" where it is a part of a character."""
     probabilities: list[float] | None
     """P(token | all else of the text in the window) by the model, without temperature, truncation or bans."""
+    nats: list[float] | None = None
+    """-log P(token | all before it) by the model, of each token; None where it does not know that."""
 
 
 class Filled(NamedTuple):
@@ -42,6 +58,12 @@ class Filled(NamedTuple):
 
     text: str
     gaps: list[Gap]
+    nats: float | None = None
+    """-log P of the whole text, each token given those before it; None where the model does not know it, or nobody asked."""
+    calls: float | None = None
+    """Network calls that were made for this fill."""
+    effective: float | None = None
+    """The effective sample size of the draws among which this fill was chosen, where a gap's length was drawn."""
 
 
 @dataclass(frozen=True)
@@ -75,63 +97,85 @@ class Template:
         return [(~self.given, only_end(codec)), *([(first, ~begin_with_space(codec))] if any(self.held) else [])]
 
 
-def read_template(text: str, codec: TextCodec, length: int) -> Template:
-    """The pieces and gaps of a text, as tokens; no gap may be longer than `length`."""
+@dataclass(frozen=True)
+class Pattern:
+    """A text with gaps, the tokens of its given pieces, and how long each gap may be.
+
+    Args:
+        bodies: the tokens of each piece.
+        sizes: of each gap, the lengths that it may have.
+        room: the most tokens that all gaps have together.
+    """
+
+    pieces: list[str]
+    bodies: list[list[int]]
+    held: list[bool]
+    sizes: list[range]
+    room: int
+
+    def of_words(self, codec: TextCodec) -> "Pattern":
+        """The same, where a gap at the very beginning begins with a word: its first token joins a space, which is dropped."""
+        return replace(self, held=[(not self.pieces[0] and joins_spaces(codec)) or self.held[0], *self.held[1:]])
+
+    @property
+    def fixed(self) -> bool:
+        """Whether each gap has one length."""
+        return all(len(size) == 1 for size in self.sizes)
+
+    def template(self, sizes: Sequence[int]) -> Template:
+        """With gaps of these sizes."""
+        tokens: list[int] = []
+        gaps = []
+        for ids, size in zip(self.bodies, [*sizes, 0], strict=True):
+            gaps.append(slice(len(tokens) + len(ids), len(tokens) + len(ids) + size))
+            tokens += [*ids, *[0] * size]
+        return Template(self.pieces, torch.tensor(tokens, dtype=torch.int64), gaps[:-1], self.held)
+
+
+def read_pattern(text: str, codec: TextCodec, length: int) -> Pattern:
+    """The pieces and gaps of a text. No gap may be longer than `length`; with gaps of unknown length no text may be, either."""
     pieces, sizes = split_gaps(text)
-    if max(sizes) > length:
-        raise ValueError(f"a gap of {max(sizes)} tokens is longer than this model's {length}; ask for at most {length}")
-    return template_of(pieces, sizes, codec)
+    for size in sizes:
+        if (size.most or size.least) > length:
+            of = f"{size.most or size.least} tokens"
+            raise ValueError(f"a gap of {of} is longer than this model's {length}; ask for at most {length}")
+    bodies, held = encode_pieces(pieces, codec)
+    room = length - sum(map(len, bodies))
+    known = sum(size.least if size.most is None else size.most for size in sizes)
+    if any(size.least != size.most for size in sizes) and known > room:
+        raise ValueError(
+            f"the longest gaps need {known} tokens, and the text leaves {max(0, room)} of this model's {length}; "
+            "narrow the ranges, or give less text around them"
+        )
+    spare = room - sum(size.least for size in sizes)
+    ranges = [range(size.least, 1 + (size.least + spare if size.most is None else size.most)) for size in sizes]
+    return Pattern(pieces, bodies, held, ranges, room)
+
+
+def read_template(text: str, codec: TextCodec, length: int) -> Template:
+    """A text whose gaps have one length each, or their shortest, as tokens."""
+    pattern = read_pattern(text, codec, length)
+    return pattern.template([size.start for size in pattern.sizes])
 
 
 def template_of(pieces: list[str], sizes: list[int], codec: TextCodec) -> Template:
     """The pieces as tokens, with gaps of these sizes between."""
+    bodies, held = encode_pieces(pieces, codec)
+    return Pattern(pieces, bodies, held, [], 0).template(sizes)
+
+
+def encode_pieces(pieces: list[str], codec: TextCodec) -> tuple[list[list[int]], list[bool]]:
+    """The tokens of the pieces, and for each gap whether the space before it is left to its first token."""
     bodies, held = list(pieces), []
     for k, piece in enumerate(pieces[:-1]):
         joins = piece.endswith(" ") and joins_spaces(codec)
         bodies[k] = piece[:-1] if joins else piece
         # A tokenizer may also drop the whitespace at the end of a piece; then the gap's first token stands for it.
         held.append(joins or (piece[-1:].isspace() and not codec.decode(codec.encode(piece))[-1:].isspace()))
-    tokens: list[int] = []
-    gaps = []
-    for ids, size in zip(codec.encode_batch(bodies), [*sizes, 0], strict=True):
-        gaps.append(slice(len(tokens) + len(ids), len(tokens) + len(ids) + size))
-        tokens += [*ids, *[0] * size]
-    return Template(pieces, torch.tensor(tokens, dtype=torch.int64), gaps[:-1], held)
+    return codec.encode_batch(bodies), held
 
 
-def split_gaps(text: str) -> tuple[list[str], list[int]]:
-    r"""The given pieces, one more than there are gaps, and the sizes of the gaps. A plain [[ is written \[[.
-
-    Gaps with nothing between them are one gap.
-    """
-    if not text:
-        raise ValueError("the text is empty; write some, with [[12]] where 12 tokens are missing")
-    pieces, last = [""], 0
-    sizes: list[int] = []
-    for found in GAP.finditer(text):
-        pieces[-1] += text[last : found.start()]
-        last = found.end()
-        if found[0] == "\\[[":
-            pieces[-1] += "[["
-        elif found[1] is None:
-            around = text[found.start() : found.start() + 12]
-            raise ValueError(rf"{around!r} is no gap; write [[12]] where 12 tokens are missing, and \[[ for a plain [[")
-        elif len(found[1]) > 18:
-            raise ValueError("a gap of so many tokens is longer than any text; write [[12]] where 12 tokens are missing")
-        elif int(found[1]) == 0:
-            raise ValueError("a gap has at least one token; write [[1]] or more, not [[0]]")
-        elif sizes and not pieces[-1]:
-            sizes[-1] += int(found[1])
-        else:
-            sizes.append(int(found[1]))
-            pieces.append("")
-    pieces[-1] += text[last:]
-    if not sizes:
-        raise ValueError("the text has no gap; write [[12]] where 12 tokens are missing")
-    return pieces, sizes
-
-
-def join(template: Template, codec: TextCodec, row: Tensor, likely: Tensor | None) -> Filled:
+def join(template: Template, codec: TextCodec, row: Tensor, likely: Tensor | None = None, nats: Tensor | None = None) -> Filled:
     """The given pieces, with what the gaps' tokens say in their context between them."""
     ids: list[int] = row.tolist()
     text, gaps = template.pieces[0], []
@@ -146,9 +190,10 @@ def join(template: Template, codec: TextCodec, row: Tensor, likely: Tensor | Non
         given = template.pieces[k + 1]
         if after.removeprefix(through)[:1] == " " and given and not given[0].isspace():
             fill += " "  # the tokenizer says a space where the given piece has none
-        gaps.append(Gap(fill, ids[gap], parts, None if likely is None else likely[gap].tolist()))
+        known = [None if each is None else each[gap].tolist() for each in (likely, nats)]
+        gaps.append(Gap(fill, ids[gap], parts, *known))
         text += fill + given
-    return Filled(text, gaps)
+    return Filled(text, gaps, None if nats is None else nats.sum().item())
 
 
 def added_text(text: str, before: str, codec: TextCodec, ids: list[int]) -> str:
@@ -156,25 +201,27 @@ def added_text(text: str, before: str, codec: TextCodec, ids: list[int]) -> str:
     return text.removeprefix(before) if text.startswith(before) else codec.decode(ids)
 
 
+@once_a_codec
 def token_texts(codec: TextCodec) -> tuple[str, ...]:
     """The text of each token, as it stands after a word."""
-    if codec not in _TEXTS:
-        before = codec.encode("a") if isinstance(codec, TokenizerCodec) else []
-        word = codec.decode(before)
-        _TEXTS[codec] = tuple(codec.decode([*before, token]).removeprefix(word) for token in range(codec.vocab))
-    return _TEXTS[codec]
+    before = codec.encode("a") if isinstance(codec, TokenizerCodec) else []
+    word = codec.decode(before)
+    return tuple(codec.decode([*before, token]).removeprefix(word) for token in range(codec.vocab))
 
 
+@once_a_codec
 def joins_spaces(codec: TextCodec) -> bool:
     """Whether some token is a space with something after it."""
     return any(text.startswith(" ") and text.strip() for text in token_texts(codec))
 
 
+@once_a_codec
 def begin_with_space(codec: TextCodec) -> Tensor:
     """(V,) bool, those tokens that do."""
     return torch.tensor([text.startswith(" ") for text in token_texts(codec)])
 
 
+@once_a_codec
 def only_end(codec: TextCodec) -> Tensor:
     """(V,) bool, the end-of-text token."""
     return torch.arange(codec.vocab) == codec.end

@@ -8,9 +8,9 @@ from glauber.codec import TextCodec
 from glauber.method import Run
 from glauber.process.draws import Generator, uniform
 from glauber.sampler import Sampler
-from glauber.tasks.infill import beyond
 from glauber.tasks.steps import Draw, Steps
 from glauber.tasks.template import only_end
+from glauber.tasks.windows import beyond
 
 SWEEPS = 4
 """Of a variation by a model whose own chain is causal, which would noise the end of the row alone."""

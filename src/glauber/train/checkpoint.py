@@ -109,5 +109,5 @@ def read_newest(
             return *read, complaints
         complaints.append(bad[0])
     if found:
-        raise ValueError(f"no checkpoint in {folder} is whole: {complaints[0]}")
+        raise ValueError(f"no checkpoint in {folder} is whole: {complaints[0]}; copy one back, or train anew in another folder")
     return None

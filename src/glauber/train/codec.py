@@ -16,6 +16,7 @@ from glauber.codec.vq import CONFIG, WEIGHTS, VQCodec
 from glauber.data.images import LARGEST, Frame, find_images
 from glauber.data.sources import Sources
 from glauber.runtime.files import disk_full_said, parse_json, write
+from glauber.runtime.locks import locked
 from glauber.runtime.progress import progress_bar, watched
 from glauber.runtime.signals import stop_requests
 from glauber.train.vq import VQSettings, VQTrainer
@@ -48,30 +49,36 @@ def train_codec(
         sources: images and folders of images, each cut to its middle square and resized.
         out: takes config.json and diffusion_pytorch_model.safetensors, which `VQCodec.load` and diffusers read, sheets of
             originals above their reconstructions, log.jsonl, and training.safetensors, from which training goes on.
-        resume: go on from there; only the number of steps may be another one.
+        resume: go on from there; only the number of steps and the learning rate may be others.
     """
     if every < 1 or not 1 <= size <= isqrt(LARGEST):
         raise ValueError(f"a sheet is made after 1 step or more, of images of 1 to {isqrt(LARGEST):,} pixels a side")
     found, out = Sources(sources, frame=Frame(size, grey)), Path(out)
     trainer = VQTrainer(settings, found.shape)
-    same = {name: value for name, value in asdict(settings).items() if name != "steps"}
+    same = {name: value for name, value in asdict(settings).items() if name not in ("steps", "lr")}
     folder = _Folder(out, same | {"size": size, "grey": grey, "images": found.describe()})
     if resume:
         folder.restore(trainer)
     out.mkdir(parents=True, exist_ok=True)
-    if not resume:
-        (out / LOG).unlink(missing_ok=True)
-    with disk_full_said(out, "go on with --resume"), _pixels(found, out, progress) as images, stop_requests() as stopped:
+    busy = f"another process trains in {out} at this moment; wait until it ends, stop it, or name another folder with --out"
+    pixels = _pixels(found, out, progress)
+    with disk_full_said(out, "go on with --resume"), locked(out, busy), pixels as images, stop_requests() as stopped:
+        if not resume:
+            (out / LOG).unlink(missing_ok=True)
         train, held = images
         shown, saved = held if len(held) else np.array(train[:HELD_OUT]), trainer.step
         with progress_bar(progress, settings.steps, "codec", "step", initial=trainer.step) as bar:
             while trainer.step < settings.steps and not stopped:
                 parts = trainer.train_step(train)
                 bar.update()
+                if trainer.device.type == "cpu":  # a GPU is not waited for at each step
+                    _require_finite(parts, trainer, saved)
                 if trainer.step % every == 0:
+                    _require_finite(parts | trainer.state(), trainer, saved)
                     report, saved = folder.save(trainer, shown, parts), trainer.step
                     bar.set_postfix(psnr=report["psnr"], codes=report["codes"])
         if trainer.step > saved:
+            _require_finite(parts | trainer.state(), trainer, saved)
             folder.save(trainer, shown, parts)
         report = {
             "step": trainer.step,
@@ -80,6 +87,15 @@ def train_codec(
             **reconstruction(trainer.codec(), shown),
         }
     return CodecRun(trainer.step >= settings.steps, report)
+
+
+def _require_finite(tensors: dict[str, Tensor], trainer: VQTrainer, saved: int) -> None:
+    """Stop where a loss, or what is about to be saved, is not finite: what was saved before stays, and goes on."""
+    lost = next((name for name, tensor in tensors.items() if not bool(tensor.isfinite().all())), None)
+    if lost is not None:
+        then = f"go on from step {saved} with --resume" if saved else "begin again with --force"
+        slower = f"and a lower rate, such as --lr {trainer.settings.lr / 10:.3g}"
+        raise ValueError(f"{lost} is not finite after step {trainer.step} of the codec; {then} {slower}")
 
 
 def reconstruction(codec: VQCodec, images: np.ndarray) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """A run's folder: its config.json, which is the truth about the run, and the lock of who trains there."""
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -11,17 +10,19 @@ from typing import Any, NamedTuple
 from glauber.recipe import Recipe
 from glauber.runs import CONFIG, is_run
 from glauber.runtime.files import disk_full_said, read_object, write
+from glauber.runtime.locks import lock
 from glauber.storage import is_bundled
 from glauber.train.overrides import flat, recipe_of
 from glauber.train.parallel import World
 
-LOCK = "lock"
-LEFT_BEHIND = {LOCK, f"{CONFIG}.tmp"}
+LOCK, CHOSEN = "lock", "chosen.toml"
+LEFT_BEHIND = {LOCK, CHOSEN, f"{CONFIG}.tmp"}
 """What a run that was killed before it had a config leaves."""
 MAY_CHANGE = {
     f"train.{name}"
     for name in (
-        *("steps", "seconds", "checkpoint_every", "keep_checkpoints", "evaluate_every", "samples", "tensorboard", "parallel"),
+        *("steps", "seconds", "checkpoint_every", "keep_checkpoints", "evaluate_every", "valid_rows", "patience"),
+        *("samples", "tensorboard", "parallel"),
         *("lr", "min_lr", "warmup", "decay", "grad_clip"),  # who trained into a NaN must be able to lower the rate
     )
 }
@@ -76,12 +77,12 @@ def name_of(init: str) -> str:
 @contextmanager
 def claimed(out: Path, run: RunConfig, resume: bool, world: World) -> Iterator[None]:
     """The folder is this run's, and no other process trains in it."""
-    lock = world.together(lambda: _claim(out, run, resume) if world.first else None)
+    held = world.together(lambda: _claim(out, run, resume) if world.first else None)
     try:
         yield
     finally:
-        if lock is not None:
-            os.close(lock)
+        if held is not None:
+            os.close(held)
 
 
 def _claim(out: Path, run: RunConfig, resume: bool) -> int:
@@ -89,7 +90,8 @@ def _claim(out: Path, run: RunConfig, resume: bool) -> int:
     require_place(out, resume)
     with disk_full_said(out, "go on with --resume" if resume else "repeat the command"):
         out.mkdir(parents=True, exist_ok=True)
-        lock = _lock(out)
+        busy = f"another process trains in {out} at this moment; wait until it ends, stop it, or name another folder with --out"
+        held = lock(out / LOCK, busy)
         try:
             require_place(out, resume)  # another one may have been here just before
             said = run.to_dict()
@@ -98,9 +100,9 @@ def _claim(out: Path, run: RunConfig, resume: bool) -> int:
                 said = read_object(out / CONFIG) | said
             write(out / CONFIG, (json.dumps(said, indent=2) + "\n").encode())
         except BaseException:
-            os.close(lock)
+            os.close(held)
             raise
-    return lock
+    return held
 
 
 def require_place(out: Path, resume: bool) -> None:
@@ -125,18 +127,3 @@ def _require_same_run(out: Path, run: RunConfig) -> None:
         started = "random weights" if was.init is None else was.init
         raise ValueError(f"the run in {out} started from {started}, not from {run.init}; leave --init out")
     require_same(out, was.recipe, run.recipe)
-
-
-def _lock(out: Path) -> int:
-    """Held by this process, and gone with it however it ends."""
-    descriptor = os.open(out / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise ValueError(
-            f"another process trains in {out} at this moment; wait until it ends, stop it, or name another folder with --out"
-        ) from None
-    except OSError:  # a file system without locks
-        pass
-    return descriptor

@@ -14,13 +14,16 @@ from glauber.train.trainer import Trainer
 LOG_EVERY = 10
 
 
-def loop(trainer: Trainer, look: Callable[[], dict[str, float]], out: Path, stopped: list[int]) -> None:
-    """Train until the run is done, a signal is in `stopped`, or a figure is not finite; `look` gives those of a validation."""
+def loop(
+    trainer: Trainer, look: Callable[[], dict[str, float]], out: Path, stopped: list[int], over: Callable[[], bool]
+) -> None:
+    """Train until the run is done or `over`, a signal is in `stopped`, or a figure is not finite; `look` gives those of a
+    validation."""
     spec, world, stop = trainer.spec, trainer.world, False
     with reports(trainer, out) as tell:
         losses: list[torch.Tensor] = []
         since, tokens = time.perf_counter(), 0
-        while not trainer.done and not stop:
+        while not trainer.done and not stop and not over():
             losses.append(trainer.advance())
             lost = trainer.device.type == "cpu" and trainer.trouble() is not None  # a GPU is not waited for at each step
             trainer.seconds, stop = world.agree(trainer.seconds, bool(stopped) or lost)

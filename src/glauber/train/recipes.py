@@ -74,6 +74,28 @@ def novels() -> Recipe:
     )
 
 
+def base() -> Recipe:
+    """Fits any data; minutes to an hour on one GPU."""
+    return replace(
+        novels(),
+        name="base",
+        about="a network that fits any data, the shape of the language model in the box; minutes to an hour on one GPU",
+        tokens="those of the data",
+    )
+
+
+def large() -> Recipe:
+    """Fits any data; many GPUs. Not tried: the paper's width and layers, with what the smaller recipes found."""
+    plan = base()
+    return replace(
+        plan,
+        name="large",
+        about="a network that fits any data, as wide and deep as the paper's; for many GPUs, under torchrun",
+        network=replace(plan.network, width=1024, layers=24, heads=16, cond_dim=128),
+        train=replace(plan.train, steps=100_000, lr=3e-4, warmup=2000, parallel="fsdp"),
+    )
+
+
 def fashion() -> Recipe:
     """Fashion-MNIST: 28×28, grey, 60,000 images."""
     return Recipe(
@@ -98,6 +120,29 @@ def faces() -> Recipe:
         tokens="1024 codes of a VQ codec that shrinks by 4",
         network=replace(base.network, vocab=1024, length=256, width=384, layers=8, heads=6, grid=(16, 16)),
         train=replace(base.train, steps=4_000, batch=256),
+    )
+
+
+def chorales() -> Recipe:
+    """Four-part chorales."""
+    return Recipe(
+        name="chorales",
+        about="Bach's chorales, 64 sixteenths of four voices; small enough for a CPU, trained for minutes on one H200",
+        tokens="a rest or one of 46 pitches, by the codec music",
+        network=TransformerConfig(47, 256, width=192, layers=7, heads=6, grid=(64, 4), learned_positions=True, cond_dim=64),
+        process=ProcessSpec(keep="linear", noise="unigram"),
+        train=TrainSpec(
+            steps=20_000,
+            batch=256,
+            lr=2e-3,
+            min_lr=1e-5,
+            warmup=200,
+            weight_decay=0.1,
+            grad_clip=1.0,
+            clean_fraction=0.5,
+            marked_fraction=0.3,
+            precision="bf16",
+        ),
     )
 
 
@@ -164,8 +209,11 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "small": small,
     "digits": digits,
     "novels": novels,
+    "base": base,
+    "large": large,
     "fashion": fashion,
     "faces": faces,
+    "chorales": chorales,
     "paper-owt": paper_owt,
     "paper-celebahq": paper_celebahq,
     "paper-ffhq": paper_ffhq,

@@ -77,7 +77,7 @@ def summary_writer() -> Callable[..., Any]:
 
 def cut_log(path: Path, step: int) -> None:
     """Forget what a lost stretch of the run logged; it is done, and logged, again."""
-    if path.is_file():
+    if path.exists():
         kept = [line for line in read_log(path) if line["step"] <= step]
         write(path, "".join(map(_line, kept)).encode())
 
@@ -105,7 +105,7 @@ def _is_figure(value: Any) -> bool:
     return value is None or isinstance(value, float) or (type(value) is int and abs(value) < 2**63)
 
 
-def last_validation(path: Path) -> dict[str, float]:
-    """What the last line of a log says of held-out rows, if anything."""
-    last = (read_log(path) or [{}])[-1]
-    return {name: value for name, value in last.items() if name.startswith("valid_") and value is not None}
+def validation_at(path: Path, step: int) -> dict[str, float]:
+    """What the log says of held-out rows at a step, if anything."""
+    found = next((line for line in read_log(path) if line["step"] == step), {})
+    return {name: value for name, value in found.items() if name.startswith("valid_") and value is not None}

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from glauber.codec import ImageCodec, TextCodec, is_image_codec
+from glauber.codec import Codec, is_image_codec, is_text_codec
 from glauber.model import Model
 from glauber.process import smallest_block
 from glauber.runtime.files import write
@@ -33,21 +33,21 @@ def quick_sampler(model: Model) -> Sampler | None:
 
 
 def write_samples(model: Model, tokens: Tensor, folder: Path, step: int) -> Path:
-    """Text, a sheet of images, or JSON where the tokens stand for themselves; all or nothing."""
+    """Text, a sheet of images, or JSON of the tokens where they are neither; all or nothing."""
     folder.mkdir(exist_ok=True)
-    things = model.decode(tokens.cpu())
     if is_image_codec(model.codec):
+        things = model.decode(tokens.cpu())
         kind, content = "png", _sheet(np.stack([np.asarray(image.convert("RGB")) for image in things]))
-    elif model.codec is not None:
-        kind, content = "txt", ("\n----\n".join(things) + "\n").encode()
+    elif is_text_codec(model.codec):
+        kind, content = "txt", ("\n----\n".join(model.decode(tokens.cpu())) + "\n").encode()
     else:
-        kind, content = "json", (json.dumps(things) + "\n").encode()
+        kind, content = "json", (json.dumps(tokens.tolist()) + "\n").encode()
     path = folder / f"step-{step:08d}.{kind}"
     write(path, content)
     return path
 
 
-def require_pillow(codec: ImageCodec | TextCodec | None) -> None:
+def require_pillow(codec: Codec | None) -> None:
     """Refuse at the start, not at the first validation."""
     if is_image_codec(codec):
         try:

@@ -21,10 +21,11 @@ WORTH = 1.25
 LEAST = 0.4  # seconds that each number is timed for
 
 
-def settle_threads(trainer: Trainer, config: Path, say: Callable[[str], None]) -> None:
+def settle_threads(trainer: Trainer, config: Path, say: Callable[[str], None], chosen: int | None = None) -> None:
     """Set the number of threads, say why, and write it into the run's config beside the recipe. Every process calls it.
 
-    What the user's OMP_NUM_THREADS says; else what the run began with; else the fewest that are about the fastest.
+    What the user's OMP_NUM_THREADS says; else what the run began with; else what was `chosen`, if anything; else the fewest
+    that are about the fastest.
     """
     if trainer.device.type != "cpu":
         return
@@ -34,10 +35,12 @@ def settle_threads(trainer: Trainer, config: Path, say: Callable[[str], None]) -
         number, why = torch.get_num_threads(), "OMP_NUM_THREADS says so"
     elif type(known) is int and 0 < known <= cores:
         number, why = known, "so many the run began with, and the weights' last bits depend on it; OMP_NUM_THREADS sets another"
+    elif chosen is not None:
+        number, why = chosen, "as many as were fastest when the recipe was chosen; OMP_NUM_THREADS sets another number"
     elif cores == 1:
         number, why = 1, "torch would take no more here"
     else:
-        times = _times(trainer, cores)
+        times = step_times(trainer, cores)
         number, why = fewest(times), ", ".join(f"{seconds:.3g} s with {n}" for n, seconds in sorted(times.items()))
         why = f"a step takes {why}; OMP_NUM_THREADS sets another number"
     torch.set_num_threads(number)
@@ -60,7 +63,7 @@ def _cores() -> int:
     return max(1, torch.get_num_threads() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
-def _times(trainer: Trainer, cores: int) -> dict[int, float]:
+def step_times(trainer: Trainer, cores: int) -> dict[int, float]:
     """Seconds of a step by number of threads: all, half, a quarter, ... until fewer are slower."""
     times: dict[int, float] = {}
     number = cores

@@ -59,6 +59,7 @@ class Trainer:
         if (network.config.vocab, network.config.length) != (process.vocab, process.length):
             raise ValueError("the network and the process must have the same vocabulary and length")
         self.method.require(process)
+        self.method.require_vocabularies(process)
         self.world, self.ours = world, world.rows(spec.batch, spec.grad_accum)
         self.average = EMA(network, spec.ema_decay, spec.ema_warmup)
         if compiled:

@@ -17,7 +17,6 @@ from glauber.train.parallel import Shared
 from glauber.train.samples import quick_sampler, write_samples
 from glauber.train.trainer import Rows, Trainer
 
-VALID_ROWS = 64
 HARDLY = 0.95
 """A figure above this share of what the tokens' frequencies alone come to is said to be hardly better."""
 
@@ -33,7 +32,7 @@ def validate(
     if len(valid) == 0 or not method.can.bounded:
         return {}
     process, causal = model.process, trainer.spec.causal_every > 0 and method.can.causal_rows
-    rows = torch.from_numpy(valid[np.arange(min(VALID_ROWS, len(valid)))]).to(trainer.device)
+    rows = torch.from_numpy(valid[np.arange(min(trainer.spec.valid_rows, len(valid)))]).to(trainer.device)
     generator = torch.Generator().manual_seed(0)
     with evaluating(model.network):
         nats = {"": method.bound(shared(trainer, model), process, rows, 8, generator).mean().item()}

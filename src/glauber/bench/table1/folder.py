@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from glauber.bench.table1.plans import compared_methods, plans
-from glauber.codec import is_image_codec
+from glauber.codec import is_text_codec
 from glauber.evaluate.text import Texts, passages, read_texts
 from glauber.recipe import Recipe
 from glauber.runtime.files import read_object, write
@@ -94,7 +94,7 @@ def seconds_per_sample(made: dict[str, Any]) -> float:
 def open_table(out: Path, data: Path, test: Path | None, requested: dict[str, Any]) -> Folder:
     """Make the folder ours, or check that it is the same table."""
     shards = shards_data(data)
-    if shards.codec is None or is_image_codec(shards.codec):
+    if not is_text_codec(shards.codec):
         raise ValueError(f"the table is about text, and {data} holds none; prepare some texts")
     real = read_texts(data if test is None else test)
     said = VALIDATION if test is None else hashlib.sha256("\f".join(real.texts).encode(errors="surrogatepass")).hexdigest()

@@ -28,7 +28,6 @@ from glauber.runs import is_run
 from glauber.tasks.score import characters
 from glauber.train.report import read_log
 from glauber.train.run import fit, run
-from glauber.train.validate import VALID_ROWS
 
 ROWS = 64
 """Sampled at once; an interruption costs no more."""
@@ -124,7 +123,7 @@ def _training(table: Folder, method: str, model: Model) -> dict[str, Any]:
     """What a run came to, and its bounds on the validation rows: (seconds, bits per character), of the chain that training
     looks at and of reading, where that is learned besides."""
     data = table.data
-    rows = torch.from_numpy(data.valid[np.arange(min(VALID_ROWS, len(data.valid)))])
+    rows = torch.from_numpy(data.valid[np.arange(min(table.plan(method).train.valid_rows, len(data.valid)))])
     per_token = float(characters(rows.tolist(), data.codec).double().mean()) / data.length if len(rows) else float("nan")
     log = read_log(table.out / "runs" / method / "log.jsonl")
     curves = {
