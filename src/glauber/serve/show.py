@@ -12,7 +12,7 @@ from glauber.process import Schedule
 from glauber.serve.fields import Streamed
 from glauber.serve.job import Job
 from glauber.serve.limits import STATES
-from glauber.tasks.template import token_texts
+from glauber.tasks.template import row_texts
 
 
 def every_of(request: Streamed, steps: int, states: int = STATES, usual: int = 1) -> int:
@@ -42,7 +42,7 @@ class TextShow:
         about: dict[str, Any],
     ):
         self.job, self.schedule, self.given, self.about, self.request = job, schedule, given, about, request
-        self.texts = token_texts(codec)
+        self.codec = codec
         self.every = every_of(request, len(schedule.times))
         self.told = torch.where(given, tokens, -1).repeat(request.n, 1)
         self.told_drawn = torch.zeros_like(self.told, dtype=torch.bool)
@@ -54,34 +54,43 @@ class TextShow:
         return lambda given, size, stop: self._window(next(left), stop)
 
     def _window(self, start: int, stop: int) -> OnStep:
-        first = True
+        before = self.schedule.steps + 1
         drawn = torch.zeros_like(self.told_drawn)
         wide = min(self.schedule.length, self.told.shape[1] - start)
         here = slice(start, start + wide)
-        block = self.schedule.block
 
         def on_step(t: int, x: Tensor) -> None:
-            nonlocal first
-            x, rows = x[:, :wide].cpu(), self.job.rows
+            nonlocal before
+            x, first, again = x[:, :wide].cpu(), before > self.schedule.steps, t > before
             if not self.begun:
                 self._begin(here, x)
-            elif not first and rows is not None:
-                now = self.schedule.sites(torch.tensor([t], device=self.schedule.order.device))[0].cpu()
-                inside = now < wide
-                drawn[:, start + now[inside]] = rows.called.cpu()[:, inside]
-            steps = (self.schedule.steps - t) // block
-            if steps % self.every == 0 or t <= stop:
+            elif again:  # some rows begin anew
+                drawn[:, here] &= x == self.told[:, here]
+            elif not first:
+                self._mark(t, start, wide, drawn)
+            before = t
+            if (self.schedule.steps - t) // self.schedule.block % self.every == 0 or t <= stop:
                 self._tell(t, here, x, drawn[:, here], first)
-            first = False
 
         return on_step
+
+    def _mark(self, t: int, start: int, wide: int, drawn: Tensor) -> None:
+        """Which of the sites that the last step visited hold a token of the network's. Where the chain runs again for some of
+        the rows, the others are done."""
+        time, rows = torch.tensor([t], device=self.schedule.order.device), self.job.rows
+        sites = self.schedule.sites(time)[0].cpu()
+        inside = sites < wide
+        if rows is None or len(rows.called) != len(drawn):
+            drawn[:, start + sites[inside]] = self.schedule.survival(time)[0].cpu()[sites[inside]] > 0
+        else:
+            drawn[:, start + sites[inside]] = rows.called.cpu()[:, inside]
 
     def _begin(self, here: slice, x: Tensor) -> None:
         free = ~self.given
         self.told[:, here] = torch.where(free[here], x, self.told[:, here])
         sites = ["given" if given else "gap" for given in self.given.tolist()]
         rows = self.told.tolist()
-        pieces = [[self._piece(token) for token in row] for row in rows]
+        self.pieces = [self._texts(row) for row in rows]
         tokens = [[token if token >= 0 else None for token in row] for row in rows]
         self.job.tell(
             "start",
@@ -93,7 +102,7 @@ class TextShow:
                 "every": self.every,
                 "sites": sites,
                 "tokens": tokens,
-                "pieces": pieces,
+                "pieces": self.pieces,
                 **self.about,
             },
         )
@@ -102,15 +111,26 @@ class TextShow:
     def _tell(self, t: int, here: slice, x: Tensor, drawn: Tensor, first: bool) -> None:
         told, known = self.told[:, here], self.told_drawn[:, here]
         changed = ((told != x) | (known != drawn)) & ~self.given[here]
-        changes = [
-            [row, here.start + site, token := int(x[row, site]), self._piece(token), "drawn" if drawn[row, site] else "noise"]
-            for row, site in changed.nonzero().tolist()
-        ]
         told[:], known[:] = torch.where(self.given[here], told, x), drawn
+        changes = [
+            change for row in changed.any(1).nonzero().flatten().tolist() for change in self._changes(row, changed[row], here)
+        ]
         if changes or first:
             rows = self.job.rows
             calls = 0 if rows is None else int(rows.calls.max())
             self.job.tell("state", {"step": self.schedule.steps - t, "t": t, "calls": calls, "changes": changes})
 
-    def _piece(self, token: int) -> str | None:
-        return self.texts[token] if 0 <= token < len(self.texts) else None
+    def _changes(self, row: int, changed: Tensor, here: slice) -> list[list[Any]]:
+        """Of one row: the sites that changed, and those whose text did since a character is made of several tokens."""
+        tokens, drawn = self.told[row].tolist(), self.told_drawn[row].tolist()
+        before, self.pieces[row] = self.pieces[row], self._texts(tokens)
+        others = [
+            site for site, given in enumerate(self.given.tolist()) if not given and self.pieces[row][site] != before[site]
+        ]
+        sites = sorted({here.start + site for site in changed.nonzero().flatten().tolist()} | set(others))
+        return [[row, k, tokens[k], self.pieces[row][k], "drawn" if drawn[k] else "noise"] for k in sites]
+
+    def _texts(self, row: list[int]) -> list[str | None]:
+        """Of each token; none where none stands yet."""
+        texts = row_texts(self.codec, [self.codec.vocab if token < 0 else token for token in row])
+        return [None if token < 0 else text for token, text in zip(row, texts, strict=True)]
