@@ -63,7 +63,9 @@ def test_a_site_is_settled_from_its_last_visit_on_and_given_ones_never_change(mo
     assert {site for _, site, _ in told} == {11, 12, 13, 14, 19, 20}
     for row in range(2):
         for site in (11, 12, 13, 14, 19, 20):
-            assert [kind for r, s, kind in told if (r, s) == (row, site)] == ["drawn", "drawn", "settled"]
+            kinds = [kind for r, s, kind in told if (r, s) == (row, site) and kind != "noise"]
+            assert kinds == ["drawn", "drawn", "settled"] * (len(kinds) // 3), "a fill that is drawn again begins anew"
+            assert kinds
 
 
 def test_a_text_longer_than_a_row_is_recorded_as_a_whole(model):

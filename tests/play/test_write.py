@@ -93,6 +93,26 @@ def test_gaps_are_resized_by_slider_and_by_number_and_put_back(page):
     assert text_of(page) == "Once it was the best of times, she [[12]] the door"
 
 
+def test_the_model_chooses_the_length_of_a_gap_of_any_length(page):
+    write(page, "it was the [[3]] of times")
+    page.get_by_label("any length").check()
+    assert text_of(page) == "it was the [[ ]] of times"
+    assert page.get_by_label("Length of gap 1", exact=True).is_disabled()
+    page.locator(".gaps li").hover()
+    write(page, "it was the [[2-5]] of times")
+    fill(page, 2)
+    for text in cards(page):
+        assert re.fullmatch(r"it was the .{2,5} of times", text, re.DOTALL)
+    assert 2 <= tokens(page, 0, "settled").count() <= 5
+    tokens(page, 1, "settled").first.click()
+    page.locator(".law li[data-token]").nth(9).wait_for()
+    button(page, "Redraw").click()
+    tokens(page, 1, "drawn").wait_for()
+    button(page, "Close").click()
+    page.get_by_label("any length").uncheck()
+    assert text_of(page) == "it was the [[8]] of times"
+
+
 def test_the_scrubber_shows_each_step_with_its_states(page):
     write(page, "it was the [[8]] of times")
     fill(page, 1)

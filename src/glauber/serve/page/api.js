@@ -1,5 +1,5 @@
 // The server's side of the page, and the only file that knows of HTTP. A model that runs in the page itself would have the same
-// functions: models, infill, tokenize, token, sampleImages, inpaint. Each that streams tells onevent(name, data) what comes.
+// functions: models, infill, infillAtOnce, tokenize, token, sampleImages, inpaint. Each that streams tells onevent(name, data) what comes.
 
 export class Trouble extends Error {
   // kind: "refused" (what was asked is wrong), "busy", "gone", "key" or "stopped".
@@ -57,8 +57,8 @@ export class Api {
     }
   }
 
-  async json(path, body = null) {
-    const response = await this.call(path, body);
+  async json(path, body = null, signal = undefined) {
+    const response = await this.call(path, body, signal);
     return response.json().catch(() => {
       throw new Trouble("gone", GONE);
     });
@@ -92,6 +92,10 @@ export class Api {
 
   infill(request, onevent, signal) {
     return this.stream("/v1/infill", request, onevent, signal);
+  }
+
+  infillAtOnce(request, signal) {
+    return this.json("/v1/infill", request, signal);
   }
 
   sampleImages(request, onevent, signal) {

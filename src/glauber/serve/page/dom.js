@@ -37,3 +37,19 @@ export const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches
 export function cost({ n, seed }, noun, { seconds }) {
   return `${count(n, noun)} in ${seconds.toFixed(1)} s, seed ${seed}.`;
 }
+
+// What a newcomer does, one after the other.
+export function steps(...told) {
+  return el(
+    "ol",
+    { class: "steps" },
+    told.map((step) => el("li", {}, step)),
+  );
+}
+
+export function markStep(list, at) {
+  [...list.children].forEach((step, k) => {
+    if (k === at) step.setAttribute("aria-current", "step");
+    else step.removeAttribute("aria-current");
+  });
+}

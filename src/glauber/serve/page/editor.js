@@ -1,7 +1,7 @@
 // The text with its gaps: a plain text area, behind which the gaps are painted, and a list of the gaps with their lengths.
 
 import { button, count, el, replace } from "./dom.js";
-import { closeGap, escapeBrackets, findGaps, follow, LONGEST, makeGap, resizeGap } from "./gaps.js";
+import { closeGap, escapeBrackets, findGaps, follow, freeGap, LONGEST, makeGap, resizeGap } from "./gaps.js";
 
 export class Editor {
   // onchange(doc, kind) with the new {text, was}; steps of one kind in a row are one for undo. onundo(), onredo().
@@ -114,13 +114,21 @@ export class Editor {
         oninput: resize,
       }),
       el("span", {}, ""),
+      el(
+        "label",
+        {},
+        el("input", { type: "checkbox", onchange: (event) => this.onchange(freeGap(this.doc, k, event.target.checked)) }),
+        "any length",
+      ),
       el("span", { class: "was" }),
       button("", () => this.onchange(closeGap(this.doc, k)), { class: "quiet" }),
     );
   }
 
   showItem(item, gap, was) {
-    const [, range, number, unit, before, close] = item.children;
+    const [, range, number, unit, free, before, close] = item.children;
+    free.firstChild.checked = gap.free;
+    range.disabled = number.disabled = gap.free;
     range.value = Math.min(LONGEST, gap.size);
     if (Number(number.value) !== gap.size) number.value = gap.size;
     unit.textContent = count(gap.size, "token").replace(/^\S+ /, "");

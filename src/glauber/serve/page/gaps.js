@@ -1,18 +1,24 @@
-// A text with gaps, as the library writes them: [[12]] is a gap of 12 tokens, and a plain [[ is written \[[.
+// A text with gaps, as the library writes them: [[12]] is a gap of 12 tokens, [[ ]] one of any length, [[3-20]] one of so many;
+// a plain [[ is written \[[.
 
-const GAP = /\\\[\[|\[\[(\d+)\]\]/g;
+const GAP = /\\\[\[|\[\[(\d+| *|\d+-\d+)\]\]/g;
 
 export const LONGEST = 64; // of the slider; any number that fits the model can be typed
 
 export function findGaps(text) {
   return [...text.matchAll(GAP)]
     .filter((found) => found[1] !== undefined)
-    .map((found) => ({ from: found.index, to: found.index + found[0].length, size: Number(found[1]) }));
+    .map((found) => ({
+      from: found.index,
+      to: found.index + found[0].length,
+      free: !/^\d+$/.test(found[1]),
+      size: Number(found[1]) || 8,
+    }));
 }
 
 // Pasted text says [[ where it means two brackets; what already is a gap stays one.
 export function escapeBrackets(text) {
-  return text.replace(/(?<!\\)\[\[(?!\d+\]\])/g, "\\[[");
+  return text.replace(/(?<!\\)\[\[(?!(\d+| *|\d+-\d+)\]\])/g, "\\[[");
 }
 
 export function escapeAll(text) {
@@ -52,6 +58,18 @@ export function makeGap({ text, was }, from, to) {
 export function resizeGap({ text, was }, k, size) {
   const gap = findGaps(text)[k];
   return { text: `${text.slice(0, gap.from)}[[${size}]]${text.slice(gap.to)}`, was };
+}
+
+// The model chooses the length, or the slider does again.
+export function freeGap({ text, was }, k, free) {
+  const gap = findGaps(text)[k];
+  return { text: `${text.slice(0, gap.from)}${free ? "[[ ]]" : `[[${gap.size}]]`}${text.slice(gap.to)}`, was };
+}
+
+// The given pieces around the gaps, one more than these.
+export function givenPieces(text) {
+  const gaps = findGaps(text);
+  return [...gaps, { from: text.length }].map((gap, k) => plain(text.slice(k ? gaps[k - 1].to : 0, gap.from)));
 }
 
 // What stood there comes back; nothing, where the gap was typed.

@@ -40,7 +40,7 @@ export class Law {
     this.show(site);
     replace(this.list, el("li", {}, "…"));
     this.redraw.focus({ preventScroll: true });
-    this.node.scrollIntoView({ block: "nearest" });
+    this.reveal();
   }
 
   show(site) {
@@ -65,7 +65,13 @@ export class Law {
       law.map((entry) => this.entry(entry, most)),
     );
     this.show(site);
-    this.node.scrollIntoView({ block: "nearest" });
+    this.reveal();
+  }
+
+  // On a narrow screen it lies at the bottom, so the token goes to the top.
+  reveal() {
+    if (matchMedia("(max-width: 560px)").matches) this.anchor.scrollIntoView({ block: "start" });
+    else this.node.scrollIntoView({ block: "nearest" });
   }
 
   entry({ token, piece, probability }, most) {

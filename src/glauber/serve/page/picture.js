@@ -2,7 +2,7 @@
 
 import { Canvas } from "./canvas.js";
 import { asCurl, imagePython } from "./copy.js";
-import { button, cost, el, replace } from "./dom.js";
+import { button, cost, el, markStep, replace, steps } from "./dom.js";
 import { History } from "./history.js";
 import { Panel } from "./panel.js";
 import { Player } from "./player.js";
@@ -77,11 +77,7 @@ export class Picture {
       el("div", {}, this.undo, this.redo, this.clear, upload, this.file),
       el("div", {}, this.go, this.stop),
     );
-    this.steps = el(
-      "ol",
-      { class: "steps" },
-      ["Sample a picture", "Paint a hole into it", "Fill the hole, and accept one"].map((step) => el("li", {}, step)),
-    );
+    this.steps = steps("Sample a picture", "Paint a hole into it", "Fill the hole, and accept one");
     const desk = el("div", { class: "sheet desk" }, this.canvas.node, choices);
     this.node = el("div", { class: "layout" }, el("div", {}, this.steps, desk, this.task.node, this.out), this.panel.node);
     document.addEventListener("keydown", (event) => this.key(event));
@@ -200,9 +196,7 @@ export class Picture {
     for (const accept of this.shelf.querySelectorAll("button")) accept.disabled = running;
     this.panel.allow(!painted);
     const at = !picture ? 0 : !painted ? 1 : 2;
-    [...this.steps.children].forEach((step, k) =>
-      k === at ? step.setAttribute("aria-current", "step") : step.removeAttribute("aria-current"),
-    );
+    markStep(this.steps, at);
     this.onsave();
   }
 

@@ -1,6 +1,6 @@
 // A recording of a chain: how it started, what each state changed, what came of it. It knows nothing of HTTP or of a page.
 //
-// start: {kind: "text", sites: ["given" | "gap"], tokens: [[...]], pieces: [[...]], ...} or {kind: "image", images: [...], ...}
+// start: {kind: "text", sites: ["given" | "gap"] (or such a list for each row, with "settled"), tokens: [[...]], pieces: [[...]], ...} or {kind: "image", images: [...], ...}
 // states: [{changes: [[row, site, token, piece, "noise" | "drawn" | "settled" | "given"], ...]} or {images: [...]}, ...]
 // done: what the same request answers without a stream; null while the chain is at work.
 
@@ -68,7 +68,9 @@ export class Recording {
   }
 
   first(row, site, token) {
-    return { token, piece: this.start.pieces[row][site] ?? "·", state: this.start.sites[site] === "given" ? GIVEN : NOISE };
+    const { sites, pieces } = this.start;
+    const kind = Array.isArray(sites[0]) ? sites[row][site] : sites[site];
+    return { token, piece: pieces[row][site] ?? "·", state: kind === GIVEN || kind === SETTLED ? kind : NOISE };
   }
 
   // `rests` is what a site becomes once it is no longer the one just drawn.
@@ -86,4 +88,13 @@ export class Recording {
 // How long a state is shown, in milliseconds, so that the whole takes a pleasant time at speed 1.
 export function pace(states, speed) {
   return Math.min(400, Math.max(16, 6000 / Math.max(1, states))) / speed;
+}
+
+// What a redraw changed at `place` of the sites as they were: a character of several tokens changes as a whole.
+export function stepByHand({ from, tokens, pieces }, { row, site: place }, sites) {
+  return pieces.flatMap((piece, k) => {
+    const site = from + k;
+    if (site !== place && piece === sites[site].piece) return [];
+    return [[row, site, tokens[k], piece, site !== place && sites[site].state === GIVEN ? GIVEN : SETTLED]];
+  });
 }

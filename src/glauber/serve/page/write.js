@@ -1,13 +1,14 @@
 // The tab Write: a text with gaps, its fills side by side, and each token's law. `backend` is what answers: see api.js.
 
 import { asCurl, asPython } from "./copy.js";
-import { button, cost, el } from "./dom.js";
+import { button, cost, el, markStep, steps } from "./dom.js";
 import { Editor } from "./editor.js";
+import { freeRecording } from "./free.js";
 import { escapeAll, findGaps, textOf } from "./gaps.js";
 import { History } from "./history.js";
 import { Law } from "./law.js";
 import { Panel } from "./panel.js";
-import { GIVEN, Recording, SETTLED } from "./recording.js";
+import { GIVEN, Recording, stepByHand } from "./recording.js";
 import { Results } from "./results.js";
 import { Task } from "./task.js";
 
@@ -70,13 +71,7 @@ export class Write {
       el("label", {}, "Fills", this.number),
       this.go,
     );
-    this.steps = el(
-      "ol",
-      { class: "steps" },
-      ["Select some words and make a gap", "Fill it", "Click a token: what else could stand there?"].map((step) =>
-        el("li", {}, step),
-      ),
-    );
+    this.steps = steps("Select some words and make a gap", "Fill it", "Click a token: what else could stand there?");
     const sheet = el("div", { class: "sheet" }, this.editor.node, this.editor.list, tools);
     this.node = el(
       "div",
@@ -189,9 +184,7 @@ export class Write {
       running,
     );
     const at = fills || running ? 2 : gaps ? 1 : 0;
-    [...this.steps.children].forEach((step, k) =>
-      k === at ? step.setAttribute("aria-current", "step") : step.removeAttribute("aria-current"),
-    );
+    markStep(this.steps, at);
     this.onsave();
   }
 
@@ -204,16 +197,25 @@ export class Write {
     if (!findGaps(this.doc.text).length) return this.status.say("There is no gap yet. Select some words and make one.");
     this.law.close();
     const request = this.request();
-    const done = await this.task.run(
-      "Filling",
-      (signal) => this.backend.infill(request, (event, data) => this.take(event, data), signal),
-      () => this.fill(),
-    );
+    const free = findGaps(request.text).some((gap) => gap.free);
+    const work = (signal) => (free ? this.fillFree(request, signal) : this.fillSteps(request, signal));
+    const done = await this.task.run("Filling", work, () => this.fill());
     const made = this.live;
     this.live = null;
     if (!done || !made) return this.refresh();
     this.shown(made, request);
     return this.status.say(`${cost(request, "fill", done)} Click a token, or keep one of them.`);
+  }
+
+  fillSteps(request, signal) {
+    return this.backend.infill(request, (event, data) => this.take(event, data), signal);
+  }
+
+  // Where the model chooses lengths there are no steps.
+  async fillFree(request, signal) {
+    const answer = await this.backend.infillAtOnce(request, signal);
+    this.live = await freeRecording(request.text, answer, (text) => this.backend.tokenize({ model: request.model, text }));
+    return answer;
   }
 
   take(event, data) {
@@ -305,13 +307,7 @@ export class Write {
     if (!answer || this.place !== place) return;
     const { fills } = this.doc,
       { row } = place;
-    const before = this.results.sites(row);
-    const changes = answer.pieces.flatMap((piece, k) => {
-      const site = answer.from + k,
-        here = site === place.site;
-      if (!here && piece === before[site].piece) return []; // a character of several tokens changes as a whole
-      return [[row, site, answer.tokens[k], piece, here || before[site].state !== GIVEN ? SETTLED : GIVEN]];
-    });
+    const changes = stepByHand(answer, place, this.results.sites(row));
     const byHand = { row, text: answer.whole ? answer.text : undefined };
     const changed = this.recording.extended(fills.upto, { byHand, changes });
     this.recordings.set(fills.id, changed);
