@@ -34,7 +34,7 @@ def test_every_file_that_a_page_links_to_or_names_exists(page):
 def test_the_tour_names_functions_that_are_there_and_never_goes_back_to_a_file_it_came_from():
     tour = (ROOT / "CONTRIBUTING.md").read_text().partition("### One sample, step by step")[2].partition("### ")[0]
     rows = [line for line in tour.splitlines() if line.startswith("| `")]
-    assert [row.split("`")[1] for row in rows] == ["prepare", "train", "sample", "infill"]
+    assert [row.split("`")[1] for row in rows] == ["prepare", "train", "sample", "infill", "serve"]
     for row in rows:
         for way in re.split(r"[;.] |, then ", row):  # each begins where the command is
             steps = re.findall(r"`([\w/]+\.py)(?:: ([\w, ]+))?`", way)

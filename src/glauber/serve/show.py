@@ -1,6 +1,5 @@
 """States of a chain as events of a stream."""
 
-from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -29,6 +28,7 @@ class TextShow:
     Args:
         tokens, given: (n,) of the whole text; what is not given is of no meaning.
         about: more for the first event.
+        rows: how many are drawn, if more than are asked for.
     """
 
     def __init__(
@@ -40,38 +40,37 @@ class TextShow:
         given: Tensor,
         request: Streamed,
         about: dict[str, Any],
+        rows: int | None = None,
     ):
         self.job, self.schedule, self.given, self.about, self.request = job, schedule, given, about, request
         self.texts = token_texts(codec)
         self.every = every_of(request, len(schedule.times))
-        self.told = torch.where(given, tokens, -1).repeat(request.n, 1)
+        self.told = torch.where(given, tokens, -1).repeat(rows or request.n, 1)
         self.told_drawn = torch.zeros_like(self.told, dtype=torch.bool)
         self.begun = False
 
-    def windows(self, starts: Sequence[int]) -> Callable[[Any, int, int], OnStep]:
-        """The `watch` of `filling`, whose windows begin at these tokens, one after the other."""
-        left: Iterator[int] = iter(starts)
-        return lambda given, size, stop: self._window(next(left), stop)
-
-    def _window(self, start: int, stop: int) -> OnStep:
+    def __call__(self, given: Tensor | None, size: int, stop: int, start: int = 0, rows: Tensor | None = None) -> OnStep:
+        """The `watch` of `filling`; by default of all rows of a whole text."""
+        rows = torch.arange(len(self.told)) if rows is None else rows
         first = True
-        drawn = torch.zeros_like(self.told_drawn)
+        drawn = torch.zeros(len(rows), self.told.shape[1], dtype=torch.bool)
         wide = min(self.schedule.length, self.told.shape[1] - start)
         here = slice(start, start + wide)
+        free = ~(self.given[here] if given is None else given[:wide])
         block = self.schedule.block
 
         def on_step(t: int, x: Tensor) -> None:
             nonlocal first
-            x, rows = x[:, :wide].cpu(), self.job.rows
+            x, seen = x[:, :wide].cpu(), self.job.rows
             if not self.begun:
                 self._begin(here, x)
-            elif not first and rows is not None:
+            elif not first and seen is not None:
                 now = self.schedule.sites(torch.tensor([t], device=self.schedule.order.device))[0].cpu()
                 inside = now < wide
-                drawn[:, start + now[inside]] = rows.called.cpu()[:, inside]
+                drawn[:, start + now[inside]] = seen.called.cpu()[:, inside]
             steps = (self.schedule.steps - t) // block
             if steps % self.every == 0 or t <= stop:
-                self._tell(t, here, x, drawn[:, here], first)
+                self._tell(t, here, rows, free, x, drawn[:, here], first)
             first = False
 
         return on_step
@@ -99,17 +98,23 @@ class TextShow:
         )
         self.begun = True
 
-    def _tell(self, t: int, here: slice, x: Tensor, drawn: Tensor, first: bool) -> None:
-        told, known = self.told[:, here], self.told_drawn[:, here]
-        changed = ((told != x) | (known != drawn)) & ~self.given[here]
+    def _tell(self, t: int, here: slice, rows: Tensor, free: Tensor, x: Tensor, drawn: Tensor, first: bool) -> None:
+        told, known = self.told[rows, here], self.told_drawn[rows, here]
+        changed = ((told != x) | (known != drawn)) & free
         changes = [
-            [row, here.start + site, token := int(x[row, site]), self._piece(token), "drawn" if drawn[row, site] else "noise"]
+            [
+                int(rows[row]),
+                here.start + site,
+                token := int(x[row, site]),
+                self._piece(token),
+                "drawn" if drawn[row, site] else "noise",
+            ]
             for row, site in changed.nonzero().tolist()
         ]
-        told[:], known[:] = torch.where(self.given[here], told, x), drawn
+        self.told[rows, here], self.told_drawn[rows, here] = torch.where(free, x, told), torch.where(free, drawn, known)
         if changes or first:
-            rows = self.job.rows
-            calls = 0 if rows is None else int(rows.calls.max())
+            seen = self.job.rows
+            calls = 0 if seen is None else int(seen.calls.max())
             self.job.tell("state", {"step": self.schedule.steps - t, "t": t, "calls": calls, "changes": changes})
 
     def _piece(self, token: int) -> str | None:
