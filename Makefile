@@ -5,16 +5,22 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 GPU_PYTHON ?= python3
 
-.PHONY: demo test test-slow test-gpu golden lint docs docs-serve clean
+.PHONY: demo play test test-slow test-browser test-gpu golden lint docs docs-serve tables guides clean
 
 demo: $(VENV)/demo.done  ## train on embedded digits, sample, fill gaps in, write pictures to demo/
 	$(BIN)/glauber demo --out demo --force
+
+play: $(VENV)/serve.done  ## write and paint with the models in the box, in a browser
+	$(BIN)/glauber play
 
 test: $(VENV)/dev.done  ## all tests but the slow ones
 	$(BIN)/python -m pytest -n auto
 
 test-slow: $(VENV)/dev.done  ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow
+
+test-browser: $(VENV)/dev.done  ## the page and the replays in a Chromium, which has to be there: CHROMIUM=, or the one in the PATH
+	$(BIN)/python -m pytest -m browser tests/play
 
 test-gpu:  ## what runs on a GPU alone, with a Python that has pytest and a CUDA torch: it makes no environment
 	@$(GPU_PYTHON) -c 'import pytest, torch; torch.zeros(1, device="cuda")' 2>/dev/null || \
@@ -23,6 +29,12 @@ test-gpu:  ## what runs on a GPU alone, with a Python that has pytest and a CUDA
 
 golden: $(VENV)/dev.done  ## write anew what must not change, for a change that is meant to alter it; its commit says why
 	$(BIN)/python tests/golden.py
+
+tables: $(VENV)/dev.done  ## the tables of the README and the docs, from the raw files in docs/results
+	$(BIN)/python website/tables.py
+
+guides: $(VENV)/dev.done  ## run the guides that are programs (docs/notebooks), and write their pages and notebooks: a few minutes
+	$(BIN)/python website/guides.py
 
 docs: $(VENV)/docs.done  ## the site, into dist/site; it works from a folder, offline
 	$(BIN)/python website/build.py --out dist/site

@@ -19,7 +19,7 @@ import torch
 from language import keep_samples
 from shared import device, low_precision
 
-from glauber import CallCounter, Model, Process, Schedule, load, run_chain
+from glauber import CallCounter, Model, Process, Schedule, load, plots, run_chain
 from glauber.conditional import Denoiser
 from glauber.provenance import write_figures
 from glauber.runtime.runners import cuda_runner
@@ -27,6 +27,9 @@ from glauber.runtime.runners import cuda_runner
 PARTS = (16, 8, 4, 2, 1, 0.5)  # budgets: L over these
 SWEEPS = (1, 2, 4)
 ORDERS = ("strided", "segments", "random")
+OLDER = {"left-to-right": "segments", "right": "segments", "onward": "segments"}
+"""Orders by the names that the figures of other days have; blocks of one site from left to right are segments of one site."""
+NAMES = {"random": "random", "strided": "strided", "segments": "in parts"}
 FIGURES = ("perplexity", "perplexity_paper")
 
 
@@ -129,47 +132,48 @@ def collect(out: Path) -> dict[str, Any]:
     return figures
 
 
-def scored(out: Path) -> tuple[list[Row], float]:
-    """All plans, and the perplexity of real text."""
-    figures, rows = collect(out), []
+def scored(figures: dict[str, Any]) -> list[Row]:
+    """All plans."""
+    rows = []
     for row in figures["rows"]:
         budget, sweeps, order, block = row["name"].removeprefix("calls ").split(", ")
-        order = order.replace("left-to-right", "segments")  # blocks of one site are the same in both
+        order = OLDER.get(order, order)
         kind = f"{sweeps}, {order}, {' '.join(block.split()[2:])}".strip(", ").replace("1 sweeps", "1 sweep")
         rows.append(Row(int(budget), kind, row["calls"], row["seconds"], row["perplexity"], row["entropy"]))
-    return rows, figures["real"]["perplexity"]
+    return rows
 
 
-def table(out: Path) -> None:
-    """What docs/sampling.md shows: the perplexity by kind of chain and budget; the same as a picture."""
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import NullFormatter
-
-    rows, real = scored(out)
+def print_table(rows: list[Row], real: float) -> None:
+    """What docs/sampling.md shows: the perplexity by kind of chain and budget."""
     budgets = sorted({row.budget for row in rows})
     print(f"| | {' | '.join(map(str, budgets))} |\n|---|{'---:|' * len(budgets)}")
     for kind in sorted({row.kind for row in rows}, key=lambda kind: min(row.perplexity for row in rows if row.kind == kind)):
         cells = {row.budget: f"{row.perplexity:.0f}" for row in rows if row.kind == kind}
         print(f"| {kind} | {' | '.join(cells.get(budget, '') for budget in budgets)} |")
     print(f"entropy {min(row.entropy for row in rows):.2f} to {max(row.entropy for row in rows):.2f}; real text {real:.1f}")
-    figure = Figure(figsize=(9, 3.8), layout="constrained")
-    of_calls, of_seconds = figure.subplots(1, 2, sharey=True)
-    for order, colour in (("random", "#8c8c96"), ("strided", "#3c78b4"), ("segments", "#f07828")):
-        for polish, marker in ((False, "o"), (True, "*")):
+
+
+def draw_table(rows: list[Row], real: float) -> bytes:
+    """The same as a picture."""
+    figure, (of_calls, of_seconds) = plots.panels(1, 2, size=(10, 4.2), sharey=True)
+    looks = {"random": (plots.GREY, "s"), "strided": (plots.BLUE, "^"), "segments": (plots.RED, "o")}
+    for order, (colour, marker) in looks.items():
+        for polish in (False, True):
             chosen = [row for row in rows if order in row.kind and ("polished" in row.kind) == polish]
-            look = {"color": colour, "marker": marker, "s": 60 if polish else 14, "label": order + ", polished" * polish}
+            name = NAMES[order] + ", polished" * polish
+            look = {"color": colour, "marker": "*" if polish else marker, "s": 110 if polish else 28, "label": name}
             for axes, across in ((of_calls, "calls"), (of_seconds, "seconds")) if chosen else ():
                 axes.scatter([getattr(row, across) for row in chosen], [row.perplexity for row in chosen], **look)
     for axes in (of_calls, of_seconds):
-        axes.axhline(real, color="#1e1e24", linewidth=1, linestyle=":", label="real text")
+        axes.axhline(real, color=plots.INK, linewidth=1.2, linestyle=":", label="real text")
         axes.set(xscale="log", yscale="log")
-        axes.xaxis.set_minor_formatter(NullFormatter())
-    of_calls.set_xticks(budgets, list(map(str, budgets)))
+    plots.plain_ticks(of_calls.xaxis, [16, 32, 64, 128, 256, 512])
+    plots.plain_ticks(of_calls.yaxis, [50, 100, 200, 500, 1000])
+    plots.plain_ticks(of_seconds.xaxis, [0.2, 0.5, 1, 2, 5])
     of_calls.set(xlabel="network calls of a sample", ylabel="judge's perplexity")
     of_seconds.set_xlabel("seconds of all samples of a chain")
-    of_seconds.set_xticks([0.2, 0.5, 1, 2, 5], ["0.2", "0.5", "1", "2", "5"])
-    of_seconds.legend()
-    figure.savefig(out / "calls.png", dpi=110)
+    of_seconds.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    return plots.png(figure)
 
 
 def main() -> None:
@@ -181,7 +185,10 @@ def main() -> None:
     parser.add_argument("--table", action="store_true")
     args = parser.parse_args()
     if args.table:
-        table(args.out)
+        figures = collect(args.out)
+        rows, real = scored(figures), figures["real"]["perplexity"]
+        print_table(rows, real)
+        (args.out / "calls.png").write_bytes(draw_table(rows, real))
         return
     model = load(args.model, device())
     for plan in plans(model.process.length):

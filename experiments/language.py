@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from shared import low_precision, trained
 
-from glauber import Model, Process, Schedule
+from glauber import Model, Process, Schedule, plots
 from glauber.bench.table1.folder import held_out
 from glauber.chain import CallCounter, run_chain
 from glauber.conditional import CausalConditional, Denoiser
@@ -200,30 +200,27 @@ def judge(args: argparse.Namespace) -> None:
             found["infill"][file.stem] = evaluate_fills(read_fills(file), judges, args.out / "scores", progress=True)
             write_figures(path, found)
     print_table(found)
-    draw_sweeps(found, args.out / "sweeps.png")
+    (args.out / "sweeps.png").write_bytes(draw_sweeps(found))
 
 
-def draw_sweeps(found: dict[str, Any], path: Path) -> None:
+def draw_sweeps(found: dict[str, Any]) -> bytes:
     """The paper's figure: perplexity against visits per site, of Gibbs sampling and of the chain; below it the entropy."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 5.4), layout="constrained")
-    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
+    figure, (above, below) = plots.panels(2, 1, size=(8, 5.6), sharex=True, height_ratios=(2, 1))
     real = next(iter(found["samples"].values()))["reference"]
-    for kind, label, colour in (("chain", "GGM, a schedule for each", "#f07828"), ("gibbs", "Gibbs, masked LM", "#8c8c96")):
+    looks = (("chain", "GGM, a schedule for each", plots.RED, "o-"), ("gibbs", "Gibbs sampling, masked LM", plots.GREY, "s--"))
+    for kind, label, colour, line in looks:
         sides = {int(name.split()[1]): found["samples"][name]["samples"] for name in found["samples"] if name.startswith(kind)}
         visits = sorted(sides)
-        look = {"color": colour, "markersize": 4, "label": label}
-        above.plot(visits, [sides[k]["judges"][0]["perplexity"] for k in visits], "o-", **look)
-        below.plot(visits, [sides[k]["entropy"] for k in visits], "o-", **look)
-    above.axhline(real["judges"][0]["perplexity"], color="#1e1e24", linewidth=1, linestyle=":", label="real text")
-    below.axhline(real["entropy"], color="#1e1e24", linewidth=1, linestyle=":")
-    above.set(yscale="log", ylabel="judge's perplexity")
+        above.plot(visits, [sides[k]["judges"][0]["perplexity"] for k in visits], line, color=colour, label=label)
+        below.plot(visits, [sides[k]["entropy"] for k in visits], line, color=colour)
+    for axes, value in ((above, real["judges"][0]["perplexity"]), (below, real["entropy"])):
+        axes.axhline(value, color=plots.INK, linewidth=1.2, linestyle=":", label="real text")
+    above.set(yscale="log", ylabel="perplexity")
     below.set(xscale="log", xlabel="visits of each site", ylabel="entropy, nats")
-    below.set_xticks(list(SWEEPS), list(map(str, SWEEPS)), minor=False)
-    below.set_xticks([], minor=True)
+    plots.plain_ticks(above.yaxis, [50, 100, 200, 500, 1000, 2000])
+    plots.plain_ticks(below.xaxis, list(SWEEPS))
     above.legend()
-    figure.savefig(path, dpi=110)
+    return plots.png(figure)
 
 
 def print_table(found: dict[str, Any]) -> None:

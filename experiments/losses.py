@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from shared import advance, device
 
+from glauber import plots
 from glauber.conditional import Transformer, TransformerConfig
 from glauber.data import open_shards
 from glauber.process import NoiseLaw, Process, Schedule
@@ -92,27 +93,21 @@ def print_table(runs: list[dict[str, Any]]) -> None:
         print(f"| {objective} | {conditioning} | {figures} | {' | '.join(words)} |")
 
 
-def draw(runs: list[dict[str, Any]], path: Path) -> None:
+def draw(runs: list[dict[str, Any]]) -> bytes:
     """The curves, in full colour those at the best rates."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(7, 4.2))
-    colours = dict(zip(LOSSES, ("tab:red", "tab:orange", "tab:blue"), strict=True))
+    figure, axes = plots.panels(size=(8.5, 5))
+    colours = dict(zip(LOSSES, (plots.RED, plots.ORANGE, plots.BLUE), strict=True))
     best = best_runs(runs)
-    for run in runs:
+    for run in sorted(runs, key=lambda run: (list(LOSSES).index(run["objective"]), run["conditioning"])):
         chosen = run is best[run["objective"], run["conditioning"]]
         seconds, bits = zip(*((p["seconds"], p["bits_per_token"]) for p in run["curve"]), strict=True)
         style = "-" if run["conditioning"] == "survival" else "--"
-        label = f"{run['objective']}, conditioned on the {run['conditioning']}, rate {run['rate']:g}" if chosen else None
-        width, alpha = (1.6, 1.0) if chosen else (0.8, 0.25)
+        label = f"{run['objective']}, {run['conditioning']}, rate {run['rate']:g}" if chosen else None
+        width, alpha = (2.4, 1.0) if chosen else (1.0, 0.25)
         axes.plot(seconds, bits, style, color=colours[run["objective"]], label=label, linewidth=width, alpha=alpha)
     axes.set(xscale="log", xlabel="seconds of training", ylabel="bound, bits per token")
-    axes.legend(fontsize=7)
-    figure.tight_layout()
-    figure.savefig(path, dpi=150)
+    axes.legend(title="loss, conditioned on", loc="lower left")
+    return plots.png(figure)
 
 
 def main() -> None:
@@ -145,7 +140,7 @@ def main() -> None:
                     write_figures(args.out, {"settings": numbers, "runs": runs})
                     print(objective, conditioning, rate, runs[-1]["curve"][-1], flush=True)
     print_table(runs)
-    draw(runs, args.out.with_suffix(".png"))
+    args.out.with_suffix(".png").write_bytes(draw(runs))
 
 
 if __name__ == "__main__":

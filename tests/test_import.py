@@ -139,6 +139,7 @@ ALLOWED: dict[str, set[str]] = {
     "model": {"process", "conditional", "chain", "codec", "method", "sampler", "saving", "tasks"},
     "pictures": {"process", "codec"},
     "provenance": set(),
+    "plots": set(),
     "evaluate": {"process", "conditional", "chain", "codec", "data", "provenance", "storage"},
 }
 """Which room, a folder or a file at the top, may import which others, as CONTRIBUTING.md draws it."""

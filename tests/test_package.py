@@ -6,11 +6,13 @@ import re
 import subprocess
 import sys
 import tarfile
+import time
 import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+from blocks import blocks
 
 import glauber
 
@@ -69,6 +71,30 @@ def test_the_wheel_samples_from_a_model_in_the_box_in_an_environment_without_ext
 def SAMPLES(programs: Path) -> list[list[object]]:
     words = ["sample", "novels", "-n", "1", "--seed", "0"]
     return [[programs / "glauber", *words], [programs / "python", "-m", "glauber", *words]]
+
+
+@pytest.mark.slow
+def test_the_wheel_is_as_small_as_the_docs_say_and_its_help_comes_in_a_second(built, installed):
+    (said,) = re.findall(r"The wheel has (\d+) MB", (ROOT / "docs" / "start.md").read_text(encoding="utf-8"))
+    assert abs(built[0].stat().st_size / 1e6 - float(said)) < 1
+    seconds = []
+    for _ in range(3):  # the fastest: others may be at work on the machine
+        began = time.perf_counter()
+        assert run(installed / "glauber", "--help").startswith("Usage")
+        seconds.append(time.perf_counter() - began)
+    assert min(seconds) < 1
+
+
+@pytest.mark.slow
+def test_start_goes_as_printed_in_a_clone_with_an_environment_of_its_own(tmp_path):
+    """Every block of docs/start.md, word for word, with what it downloads and the four minutes that it trains."""
+    run("git", "clone", "--quiet", ROOT, tmp_path / "clone")
+    page = blocks(ROOT / "docs" / "start.md")
+    shell = "\n".join(block.text for block in page if block.language == "sh")
+    run("bash", "-euo", "pipefail", "-c", shell, cwd=tmp_path / "clone")
+    for block in page:
+        if block.language == "python":
+            run(tmp_path / "clone" / ".venv" / "bin" / "python", "-c", block.text, cwd=tmp_path / "clone")
 
 
 @pytest.mark.slow

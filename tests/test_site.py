@@ -30,9 +30,10 @@ def site(tmp_path_factory):
 
 def test_every_page_of_the_docs_is_in_the_site_and_in_its_navigation(site):
     home = (site / "index.html").read_text()
-    for page in (ROOT / "docs").glob("*.md"):
-        assert (site / f"{page.stem}.html").is_file()
-        assert f'"{page.stem}.html"' in home or f'"./{page.stem}.html"' in home, page.name
+    for page in (ROOT / "docs").rglob("*.md"):
+        name = page.relative_to(ROOT / "docs").with_suffix(".html").as_posix()
+        assert (site / name).is_file()
+        assert f'"{name}"' in home or f'"./{name}"' in home, page.name
 
 
 def test_the_api_shows_every_public_name(site):
@@ -60,6 +61,9 @@ def test_links_out_of_the_docs_lead_to_pages_that_show_the_files():
     text, files = with_sources("[a](../tests/x.py) [b](../src/README.md) [c](theory.md) [d](../tests/y.py#L3)")
     assert text == "[a](source/tests/x.py.md) [b](source/src/README.md) [c](theory.md) [d](source/tests/y.py.md)"
     assert files == {"tests/x.py", "src/README.md", "tests/y.py"}
+    text, files = with_sources("[a](../../tests/x.py) [c](../theory.md)", depth=1)
+    assert text == "[a](../source/tests/x.py.md) [c](../theory.md)"
+    assert files == {"tests/x.py"}
 
 
 @pytest.mark.parametrize(

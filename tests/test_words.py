@@ -18,7 +18,7 @@ from glauber.saving import KEYS
 
 ROOT = Path(__file__).parents[1]
 CARDS = (ROOT / "src").rglob("README.md")
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md"), *CARDS])
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"), *CARDS])
 
 
 def given_up(section: str) -> list[str]:

@@ -25,10 +25,10 @@ def stage(folder: Path) -> None:
     for page in sorted((ROOT / "docs").rglob("*.md")):
         place = folder / page.relative_to(ROOT / "docs")
         place.parent.mkdir(parents=True, exist_ok=True)
-        text, linked = with_sources(with_formulas(page.read_text(encoding="utf-8")))
+        text, linked = with_sources(with_formulas(page.read_text(encoding="utf-8")), len(place.relative_to(folder).parents) - 1)
         place.write_text(text, encoding="utf-8")
         sources |= linked
-    for name in ("media", "results"):
+    for name in ("media", "results", "notebooks"):
         shutil.copytree(ROOT / "docs" / name, folder / name)
     for source in sorted(sources):
         show(source, folder)
@@ -48,13 +48,18 @@ def _mathml(found: re.Match[str]) -> str:
     return f"\n\n{told}\n\n" if wide else f"<span>{told}</span>"  # a line that begins with <math> would be a block
 
 
-def with_sources(text: str) -> tuple[str, set[str]]:
-    """Links to files outside of docs/ as links to the pages that show them; and those files."""
+def with_sources(text: str, depth: int = 0) -> tuple[str, set[str]]:
+    """Links to files outside of docs/ as links to the pages that show them; and those files.
+
+    The page lies so many folders below docs/.
+    """
     linked: set[str] = set()
 
     def local(found: re.Match[str]) -> str:
+        if found[1].count("../") <= depth:
+            return found[0]
         linked.add(found[2])
-        return f"](source/{found[2]}{'' if found[2].endswith('.md') else '.md'})"
+        return f"]({'../' * depth}source/{found[2]}{'' if found[2].endswith('.md') else '.md'})"
 
     return LINK.sub(local, text), linked
 

@@ -16,7 +16,7 @@ from glauber.cli.app import app
 from glauber.storage import BUNDLED
 from glauber.train import RECIPES
 
-TOP = ["demo", "prepare", "train", "sample", "infill", "vary", "score", "evaluate", "codec", "bench", "serve", "info"]
+TOP = ["demo", "prepare", "train", "sample", "infill", "vary", "score", "evaluate", "codec", "bench", "play", "serve", "info"]
 COMMANDS = ["", *TOP, "codec train", "bench train", "bench sample", "bench prepare", "bench oracle", "bench table1"]
 FLAGS = Path(__file__).with_name("flags.txt")
 
@@ -45,7 +45,7 @@ def test_help_names_every_recipe(command, option):
     )
 
 
-@pytest.mark.parametrize("command", ["sample", "infill", "vary", "score", "serve", "info", "train"])
+@pytest.mark.parametrize("command", ["sample", "infill", "vary", "score", "play", "serve", "info", "train"])
 def test_help_names_the_models_in_the_box_and_what_else_may_be_given(command):
     told = " ".join(run(command, "--help", columns=80).stdout.split())
     for name in (path.parent.name for path in BUNDLED.glob("*/config.json")):

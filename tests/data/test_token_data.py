@@ -2,8 +2,6 @@
 
 import json
 import math
-import re
-import shlex
 import subprocess
 from pathlib import Path
 
@@ -45,24 +43,6 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Model(network, Process(Schedule.round_robin(L, 2 * L, "linear"), NoiseLaw.uniform(V))).save(folder / "model")
     assert run("sample", "model", "-n", 6, "--seed", 0, "--out", "samples", cwd=folder).returncode == 0
     return folder
-
-
-def test_the_pages_own_example_runs_from_made_up_tokens_to_their_score(tmp_path, monkeypatch):
-    """docs/training.md, but for fewer steps and samples."""
-    page = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
-    shell, python = re.search(r"\*\*Any discrete data\*\*.*?```sh\n(.*?)```.*?```python\n(.*?)```", page, re.DOTALL).groups()
-    monkeypatch.chdir(tmp_path)
-    lines = [shlex.split(line, comments=True) for line in shell.splitlines()]
-    for program, *words in lines:
-        if program == "python":
-            exec(words[1], {})
-            continue
-        done = run(*[{"train.steps=2000": "train.steps=20", "256": "8"}.get(word, word) for word in words], cwd=tmp_path)
-        assert program == "glauber"
-        assert done.returncode == 0, done.stderr
-        assert done.stdout
-    assert {line[1] for line in lines if line[0] == "glauber"} == {"prepare", "info", "train", "sample", "evaluate", "score"}
-    exec(compile(python, "training.md", "exec"), {})
 
 
 def test_info_tells_of_prepared_tokens_and_of_those_in_an_array(here):

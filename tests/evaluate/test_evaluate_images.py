@@ -286,10 +286,10 @@ def test_files_that_are_no_inception_are_refused(content, tmp_path):
     path = tmp_path / "some.pt"
     if content is not None:
         path.write_bytes(content)
-    with refused("docs/images.md"):
+    with refused("docs/evaluating.md"):
         FeatureNetwork.read(path)
     save_file({"x": torch.zeros(1)}, tmp_path / "other.safetensors")
-    with refused("docs/images.md"):
+    with refused("docs/evaluating.md"):
         FeatureNetwork.read(tmp_path / "other.safetensors")
 
 
@@ -452,7 +452,7 @@ def test_the_command_judges_images_and_keeps_statistics(inception, tmp_path):
         ([], "--features"),
         (["--reference", "real.npy", "--judge", "some"], "for texts"),
         (["--features", "missing.pt"], "--reference"),
-        (["--reference", "real.npy", "--features", "missing.pt"], "docs/images.md"),
+        (["--reference", "real.npy", "--features", "missing.pt"], "docs/evaluating.md"),
         (["--reference", "real.npy", "--features", "missing.pt", "--out", "real.safetensors"], "statistics of SAMPLES alone"),
     ],
 )

@@ -164,7 +164,7 @@ def test_tokens_are_taken_where_there_is_no_text(served):
 
 def test_a_text_becomes_tokens(served):
     answer = served.post("/v1/tokenize", model="text", text="Aé").json()
-    assert answer == {"tokens": [65, 0xC3, 0xA9], "pieces": ["A", "\ufffd", "\ufffd"], "length": L}
+    assert answer == {"tokens": [65, 0xC3, 0xA9], "pieces": ["A", "", "é"], "length": L}
 
 
 def pixels(url: str) -> np.ndarray:

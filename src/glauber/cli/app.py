@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from glauber import __version__
 
 Function = TypeVar("Function", bound=Callable[..., None])
-ORDER = ("demo", "prepare", "train", "sample", "infill", "vary", "score", "evaluate", "codec", "bench", "serve", "info")
+ORDER = ("demo", "prepare", "train", "sample", "infill", "vary", "score", "evaluate", "codec", "bench", "play", "serve", "info")
 ARGUMENTS, OPTIONS = "Arguments", "Options"
 HEADINGS = (ARGUMENTS, "What", "How", "How it samples", "Output", OPTIONS)
 

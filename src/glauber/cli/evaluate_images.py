@@ -78,7 +78,7 @@ def _reference(path: Path) -> Images | Statistics:
 
 def _features(features: str | None) -> FeatureNetwork:
     if features is None:
-        raise ValueError("images are compared by features of InceptionV3; name its file with --features, see docs/images.md")
+        raise ValueError("images are compared by features of InceptionV3; name its file with --features (docs/evaluating.md)")
     return FeatureNetwork.read(Path(features))
 
 

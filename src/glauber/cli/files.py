@@ -59,6 +59,16 @@ def require_new(file: Path, force: bool, option: str = "--out") -> None:
         _write_and_remove(file.parent, file.name)
 
 
+def require_names(files: dict[str, Path | None], force: bool) -> None:
+    """Refuse files, by the options that name them, that have another ending than the option's name, or cannot be written."""
+    endings = {"--strip": ".png", "--gif": ".gif", "--html": ".html"}
+    for option, file in files.items():
+        if file is not None:
+            if file.suffix.lower() != endings[option]:
+                raise ValueError(f"{option} writes a {endings[option]}; name it so, not {file.name}")
+            require_new(file, force, option)
+
+
 @contextmanager
 def _tried(path: Path, kind: str, option: str) -> Iterator[None]:
     """What the system says against it, in a sentence."""

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from glauber.cli.app import app, command, how, output, what
-from glauber.cli.files import require_free, require_new, save_images
+from glauber.cli.files import require_free, require_names, require_new, save_images
 from glauber.cli.load import open_model
-from glauber.cli.options import ClassOptions, Codec, Force, ModelName, Seed, Watch
+from glauber.cli.options import ClassOptions, Codec, Force, Html, ModelName, Seed, Watched
 from glauber.cli.result import print_result
 
 
@@ -102,7 +102,8 @@ def infill(
         Path | None,
         output(help="With --image and --midi a folder, filled if not given; with --texts a .jsonl; with --tokens a .npy."),
     ] = None,
-    watch: Watch = False,
+    html: Html = None,
+    watch: Watched = False,
     force: Force = False,
     as_json: Annotated[
         bool,
@@ -117,19 +118,27 @@ def infill(
         raise ValueError(f"ask for at least one fill, not {num}")
     if watch and given.text is None:
         raise ValueError("--watch shows one text that fills, so it goes with --text")
+    if html is not None and given.text is None and given.image is None:
+        raise ValueError("--html shows one text or one image that is filled, so it goes with --text or --image")
+    require_names({"--html": html}, force)
     _require_place(given, out, force, as_json)
     if fill.touched and given.text is None and given.texts is None:
         raise ValueError("--seams, --ban-word, --sentence, --best-of and --draws are for texts; name one with --text")
     from glauber.cli.infill_files import infill_lines, infill_named, infill_text, infill_tokens, inpaint
+    from glauber.cli.replay import Replay
 
     began = time.perf_counter()
     loaded, bar = open_model(model), not as_json
+    replay = (
+        None if html is None else Replay(loaded, loaded.sampler(**options.chosen(), gaps=True), html, model, seed, given.text)
+    )
     if given.texts is not None:
         infill_lines(loaded, given.texts, out, num, seed, options, fill.chosen(), as_json)
         return
     if given.image is not None:
         chosen = options.chosen() | ({} if given.mask_rule is None else {"mask_rule": given.mask_rule})
-        images = inpaint(loaded, given.image, given.mask, given.outpaint, num, seed, progress=bar, **chosen)
+        film = None if replay is None else replay.film
+        images = inpaint(loaded, given.image, given.mask, given.outpaint, num, seed, on_step=film, progress=bar, **chosen)
         result: dict[str, Any] = {"files": save_images(images, out or FOLDER)}
     elif given.midi is not None:
         folder = out or FOLDER
@@ -138,7 +147,10 @@ def infill(
         fills = None if num == 1 else num
         result = infill_tokens(loaded, given.tokens, given.mask, out, fills, seed, progress=bar, **options.chosen())
     else:
-        result = infill_text(loaded, str(given.text), num, seed, options, fill.chosen(), watch, as_json)
+        recorder = None if replay is None else replay.watch
+        result = infill_text(loaded, str(given.text), num, seed, options, fill.chosen(), watch, as_json, recorder)
+    if replay is not None:
+        result["replay"] = replay.save({"texts": result.get("texts", [])})
     print_result({"seconds": time.perf_counter() - began, **result}, as_json)
 
 

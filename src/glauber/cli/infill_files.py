@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from glauber.cli.options import ClassOptions
+from glauber.cli.replay import all_watches
 from glauber.cli.view import view_of
 from glauber.codec import NamedCodec, is_image_codec
 from glauber.data.images import open_image
@@ -26,6 +27,7 @@ from glauber.tasks.inpaint import placed
 from glauber.tasks.lengths import require_known_law
 from glauber.tasks.steps import run_alone
 from glauber.tasks.template import Filled, Gap, read_pattern
+from glauber.tasks.windows import Watch
 
 
 def inpaint(
@@ -102,12 +104,14 @@ def infill_text(
     wanted: dict[str, Any],
     watch: bool,
     as_json: bool,
+    recorder: Watch | None = None,
 ) -> dict[str, Any]:
-    """One text, to be watched if wanted; `wanted` are keywords of `filling`."""
+    """One text, to be watched if wanted, in a terminal or by a recorder; `wanted` are keywords of `filling`."""
     codec, sampler = loaded.require_text_codec(), loaded.sampler(**options.chosen(), gaps=True)
     view = view_of(codec, sampler.schedule) if watch else None
     bar = view is None and not as_json
-    filled = run_alone(filling(sampler, codec, text, num, new_generator(seed), as_json, view, bar, **wanted))
+    watches = all_watches([view, recorder])
+    filled = run_alone(filling(sampler, codec, text, num, new_generator(seed), as_json, watches, bar, **wanted))
     if view is not None:
         view.clear()
     if not as_json:

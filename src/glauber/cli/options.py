@@ -38,7 +38,10 @@ Codec = Annotated[
     str | None,
     what("--codec", callback=use_named, help="A codec of your own: module:Class, or the name of one that is installed."),
 ]
-Watch = Annotated[bool, output("--watch", help="Show in a terminal how the text forms.")]
+Watched = Annotated[bool, output("--watch", help="Show in a terminal how the text forms.")]
+Html = Annotated[
+    Path | None, output(help="A .html: the chain step by step, as one file that any browser opens, to keep or to send.")
+]
 Force = Annotated[bool, output("--force", help="Write into a folder that is not empty, or replace a file.")]
 Json = Annotated[bool, output("--json", help="Print the result as JSON, for programs.")]
 

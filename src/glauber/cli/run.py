@@ -14,6 +14,7 @@ from glauber.cli import (  # noqa: F401  (each adds its commands)
     evaluate,
     infill,
     info,
+    play,
     prepare,
     sample,
     score,

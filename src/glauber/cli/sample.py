@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from glauber.cli.app import app, command, output, sampling, what
-from glauber.cli.files import require_free, require_new, save_images
+from glauber.cli.files import require_free, require_names, save_images
 from glauber.cli.load import open_model
-from glauber.cli.options import ClassOptions, Codec, Force, Json, ModelName, Seed, Watch
+from glauber.cli.options import ClassOptions, Codec, Force, Html, Json, ModelName, Seed, Watched
 from glauber.cli.result import print_result
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from glauber.chain.driver import OnStep
-    from glauber.cli.view import View
     from glauber.model import Model
     from glauber.sampler import Sampler
+    from glauber.tasks.windows import Watch
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ def sample(
     ] = None,
     strip: Annotated[Path | None, output(help="A .png: noise falls on the first image, and the chain brings it back.")] = None,
     gif: Annotated[Path | None, output(help="A .gif: the images come out of the noise.")] = None,
-    watch: Watch = False,
+    html: Html = None,
+    watch: Watched = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -61,21 +62,25 @@ def sample(
         raise ValueError(f"ask for at least one sample, not {num}")
     if out is not None:
         require_free(out, force)
-    _require_pictures(strip, gif, force)
+    require_names({"--strip": strip, "--gif": gif, "--html": html}, force)
+    from glauber.cli.replay import Replay, all_steps, all_watches
     from glauber.cli.view import camera_of, view_of
     from glauber.codec import NamedCodec, is_image_codec
 
     loaded = open_model(model)
     images = is_image_codec(loaded.codec)
-    if images and out is strip is gif is None:
+    if images and out is strip is gif is html is None:
         raise ValueError("this model makes images; say where to put them, e.g. --out samples")
     began = time.perf_counter()
     sampler = loaded.sampler(**options.chosen(), gaps=prompt is not None)
     _report_unused(options.calls, sampler)
     view = view_of(loaded.text_codec, sampler.schedule) if watch else None
     camera = camera_of(loaded, sampler.schedule, strip, gif) if strip or gif else None
-    film, bar = None if camera is None else camera.film, view is None and not as_json
-    texts, tokens = draw(loaded, sampler, num, seed, prompt, view, film, bar)
+    replay = None if html is None else Replay(loaded, sampler, html, model, seed)
+    watches = all_watches([view, None if replay is None else replay.watch])
+    films = [each.film for each in (camera, replay) if each is not None and each.film is not None]
+    film, bar = all_steps(films) if films else None, view is None and not as_json
+    texts, tokens = draw(loaded, sampler, num, seed, prompt, watches, film, bar)
     if view is not None:
         view.clear()
     result: dict[str, Any] = {"tokens": tokens.tolist(), "seconds": time.perf_counter() - began}
@@ -87,6 +92,8 @@ def sample(
     else:
         result |= {"texts": texts} if texts else {}
         result |= {} if out is None else _write(result, out)
+    if replay is not None:
+        result["replay"] = replay.save({"texts": texts})
     print_result(result, as_json)
 
 
@@ -104,19 +111,23 @@ def draw(
     num: int,
     seed: int | None,
     prompt: str | None = None,
-    view: "View | None" = None,
+    watch: "Watch | None" = None,
     on_step: "OnStep | None" = None,
     progress: bool = False,
 ) -> "tuple[list[str], Tensor]":
-    """The texts, if the model is one of text, and the tokens (num, L); a view or `on_step` sees each state of the chain."""
+    """The texts, if the model is one of text, and the tokens (num, L); a watch or `on_step` sees each state of the chain."""
+    import torch
+
     from glauber.process.draws import new_generator
     from glauber.tasks.infill import continuing
     from glauber.tasks.steps import run_alone
 
     generator = new_generator(seed)
     if prompt is not None:
-        return run_alone(continuing(sampler, loaded.require_text_codec(), prompt, num, generator, view, progress))
-    tokens = sampler.run(num, generator=generator, on_step=on_step if view is None else view(), progress=progress)
+        return run_alone(continuing(sampler, loaded.require_text_codec(), prompt, num, generator, watch, progress))
+    if watch is not None:
+        on_step = watch(torch.zeros(sampler.length, dtype=torch.bool), sampler.length, 0)
+    tokens = sampler.run(num, generator=generator, on_step=on_step, progress=progress)
     return words_of(loaded, tokens), tokens
 
 
@@ -135,12 +146,3 @@ def _write(result: dict[str, Any], out: Path) -> dict[str, Any]:
     out.mkdir(parents=True, exist_ok=True)
     write(out / "samples.json", json.dumps(result).encode() + b"\n")
     return {"files": [str(out / "samples.json")]}
-
-
-def _require_pictures(strip: Path | None, gif: Path | None, force: bool) -> None:
-    """Refuse files for pictures that have another name than they need, or cannot be written."""
-    for option, file, kind in (("--strip", strip, ".png"), ("--gif", gif, ".gif")):
-        if file is not None:
-            if file.suffix.lower() != kind:
-                raise ValueError(f"{option} writes a {kind}; name it so, not {file.name}")
-            require_new(file, force, option)

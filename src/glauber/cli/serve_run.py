@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from glauber.cli.load import open_model
@@ -11,8 +12,16 @@ if TYPE_CHECKING:
     from glauber.model import Model
 
 
-def run_server(names: Sequence[str], host: str, port: int, key: str | None, device: str | None, precision: str | None) -> None:
-    """Until SIGTERM or Ctrl-C."""
+def run_server(
+    names: Sequence[str],
+    host: str,
+    port: int,
+    key: str | None,
+    device: str | None,
+    precision: str | None,
+    opened: Callable[[str], object] | None = None,
+) -> None:
+    """Until SIGTERM or Ctrl-C. `opened` is told the address, at which requests are taken while the models are loaded."""
     try:
         import fastapi  # noqa: F401
         import prometheus_client  # noqa: F401
@@ -36,6 +45,8 @@ def run_server(names: Sequence[str], host: str, port: int, key: str | None, devi
     with bind(host, port) as socket:
         print(f"{', '.join(served)} at {address(socket)} (Ctrl-C ends it)", flush=True)
         service.start()
+        if opened is not None:
+            Thread(target=opened, args=[address(socket)], daemon=True).start()
         make_server(service, access).run([socket])
         service.end()
     if service.failure is not None:

@@ -19,7 +19,7 @@ from glauber.model import Model
 from glauber.process import Process, Schedule
 from glauber.process.draws import new_generator
 from glauber.runtime.files import write
-from glauber.tasks.template import token_texts
+from glauber.tasks.template import row_texts
 
 PLAIN, BOLD, RESET = "", "\033[1;7m", "\033[0m"
 SIGNS = str.maketrans({"\n": "↵", "\r": "", "\t": " "})
@@ -34,7 +34,7 @@ class View:
     """
 
     def __init__(self, codec: TextCodec, schedule: Schedule, out: TextIO | None = None):
-        self.codec, self.texts, self.schedule, self.out = codec, token_texts(codec), schedule, out or sys.stderr
+        self.codec, self.schedule, self.out = codec, schedule, out or sys.stderr
         self.colours = ("\033[2m", "\033[2m") if "NO_COLOR" in os.environ else ("\033[90m", "\033[36m")
         self.drawn, self.last = 0, 0.0
 
@@ -61,7 +61,7 @@ class View:
         survival = schedule.survival(time_of)[0].cpu()
         fresh = set(schedule.sites(time_of)[0].tolist()) if t < schedule.steps else set()
         cells = []
-        for site, text in enumerate(self.words(x.tolist()[:shown])):
+        for site, text in enumerate(row_texts(self.codec, x.tolist()[:shown])):
             left = 1.0 if given[site] else survival[site].item()
             style = PLAIN if left == 1 else self.colours[left >= 0.5]
             if site in fresh and not given[site]:
@@ -69,19 +69,6 @@ class View:
             cells += [(character, style) for character in text.translate(SIGNS) if character.isprintable()]
         title = f"step {schedule.steps - t:,} of {schedule.steps - stop:,}"
         return [title[: size.columns], *wrap(cells, size.columns)[: max(1, size.lines - 2)]]
-
-    def words(self, tokens: list[int]) -> list[str]:
-        """The text of each token; a character that is made of several stands where the last of them does."""
-        texts: list[str] = []
-        parts: list[int] = []
-        for token, following in zip(tokens, [*tokens[1:], self.codec.vocab], strict=True):
-            broken = [each < self.codec.vocab and "\ufffd" in self.texts[each] for each in (token, following)]
-            parts = [*parts, token] if broken[0] else []
-            if broken[0]:
-                texts.append("" if broken[1] else self.codec.decode(parts))
-            else:
-                texts.append(self.texts[token] if token < self.codec.vocab else "·")
-        return texts
 
     def draw(self, lines: list[str]) -> None:
         """In place of the picture before."""

@@ -139,7 +139,7 @@ def read_inception(path: Path) -> InceptionV3:
         network.load_state_dict(folded(archived(path)) if zipfile.is_zipfile(path) else read_tensors(path))
     except (*_ODD, OSError, RuntimeError, ValueError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
         raise ValueError(
-            f"{path} is missing, damaged, or not an InceptionV3 of 2015; docs/images.md says where to get one"
+            f"{path} is missing, damaged, or not an InceptionV3 of 2015; docs/evaluating.md says where to get one"
         ) from error
     return network.requires_grad_(False).eval()
 

@@ -1,4 +1,4 @@
-"""Methods: GGM and others on the same network, data and trainer, by their names in a recipe; see docs/baselines.md.
+"""Methods: GGM and others on the same network, data and trainer, by their names in a recipe; see docs/methods/.
 
 ggm           dense loss; ggm-marginal and ggm-binary with the paper's classifier
 ar            autoregressive: one sweep from left to right with keep 0, a corner of the same chain

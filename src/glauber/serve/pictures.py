@@ -6,7 +6,6 @@ import io
 import struct
 import time
 import warnings
-from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -17,12 +16,12 @@ from glauber.model import Model
 from glauber.process.draws import new_generator
 from glauber.serve import fields, limits
 from glauber.serve.job import Job, Task
+from glauber.serve.recording import PREFIX, as_png
 from glauber.serve.show import every_of
 from glauber.serve.tasks import Answer, Make, cost, require_within
 from glauber.tasks.inpaint import REFINEMENTS, inpainting
 from glauber.tasks.steps import Draw, Steps
 
-PREFIX = "data:image/png;base64,"
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 STATES = 256
 """Pictures of a stream."""
@@ -51,13 +50,6 @@ def read_png(url: str, what: str, colour: bool = False) -> np.ndarray:
             return np.asarray(image.convert("RGB" if colour else "L"))
     except (OSError, SyntaxError, ValueError, EOFError, Warning, UnidentifiedImageError, struct.error, MemoryError):
         raise ValueError(f"the {what} is damaged; save it as PNG again") from None
-
-
-def as_png(image: Any) -> str:
-    """A PIL image as data:image/png;base64,…"""
-    content = io.BytesIO()
-    image.save(content, "png")
-    return PREFIX + base64.b64encode(content.getvalue()).decode()
 
 
 def require_image_codec(model: Model) -> ImageCodec:

@@ -21,7 +21,7 @@ from glauber.tasks.infill import filling
 from glauber.tasks.queries import site_laws
 from glauber.tasks.score import score_windows, windows_of
 from glauber.tasks.steps import Draw, Steps
-from glauber.tasks.template import Filled, read_pattern, token_texts
+from glauber.tasks.template import Filled, read_pattern, row_texts, token_texts
 from glauber.tasks.vary import varying
 from glauber.tasks.windows import windows
 
@@ -123,8 +123,8 @@ def tokenize(request: fields.Tokenize) -> Task:
 
     def task(job: Job, model: Model) -> Steps[Answer]:
         codec = model.require_text_codec()
-        tokens, texts = codec.encode(request.text), token_texts(codec)
-        return {"tokens": tokens, "pieces": [texts[token] for token in tokens], "length": model.process.length}
+        tokens = codec.encode(request.text)
+        return {"tokens": tokens, "pieces": row_texts(codec, tokens), "length": model.process.length}
         yield  # a generator, which needs no rows
 
     return task
@@ -152,7 +152,7 @@ def one_site(request: fields.OneSite, seed: int, samplers: Make) -> Task:
             drawn = categorical(truncation(law.log(), 0, 1), uniform((1,), new_generator(seed), law.device))
             tokens[request.site] = int(drawn[0])
             told |= {"redrawn": one_token(int(drawn[0]), law[0], codec), "tokens": tokens, "seed": seed}
-            told |= {} if codec is None else {"text": codec.decode(tokens)}
+            told |= {} if codec is None else {"text": codec.decode(tokens), "pieces": row_texts(codec, tokens)}
         return told | {"seconds": time.monotonic() - began}
 
     return task

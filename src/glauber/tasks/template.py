@@ -209,6 +209,24 @@ def token_texts(codec: TextCodec) -> tuple[str, ...]:
     return tuple(codec.decode([*before, token]).removeprefix(word) for token in range(codec.vocab))
 
 
+def row_texts(codec: TextCodec, tokens: list[int]) -> list[str]:
+    """The text of each token of a row; a character that is made of several stands where the last of them does.
+
+    A mask is a dot.
+    """
+    known = token_texts(codec)
+    texts: list[str] = []
+    parts: list[int] = []
+    for token, following in zip(tokens, [*tokens[1:], codec.vocab], strict=True):
+        broken = [each < codec.vocab and "\ufffd" in known[each] for each in (token, following)]
+        parts = [*parts, token] if broken[0] else []
+        if broken[0]:
+            texts.append("" if broken[1] else codec.decode(parts))
+        else:
+            texts.append(known[token] if token < codec.vocab else "·")
+    return texts
+
+
 @once_a_codec
 def joins_spaces(codec: TextCodec) -> bool:
     """Whether some token is a space with something after it."""

@@ -22,7 +22,7 @@ ROUNDS = 8
 """How often a fill is drawn that is not as wanted."""
 Watch = Callable[..., OnStep]
 """Called for each chain with the given sites (L,), how many sites are text, and the last step; and by name with the `start` of
-its window in the text and `rows`, (r,) which rows of the text it draws. Makes the chain's `on_step`."""
+its window in the text and `rows`, (r,) which rows of the text it draws. Makes the chain's `on_step`, which sees all rows."""
 
 
 class Chosen(NamedTuple):
@@ -89,9 +89,9 @@ def _through(window: Window, job: Filling, template: Template, x: Tensor, calls:
     seams = [site - start for site in seam_sites(template, window.gaps)] if constraints.joined else []
     left, free = torch.arange(len(x)), torch.ones(len(x), dtype=torch.bool)
     for _ in range(ROUNDS):
-        record = Record()
         on_step = None if watch is None else watch(window.given, window.size, stop, start=start, rows=left)
-        run = Run(job.generator, rules=window.rules, on_step=on_step, progress=job.progress, record=record)
+        record, seen = Record(), None if on_step is None else _of_all(on_step, window.rows(x), left)
+        run = Run(job.generator, rules=window.rules, on_step=seen, progress=job.progress, record=record)
         drawn = yield from fill(sampler, window.given, window.rows(x[left]), window.wanted, window.size, run)
         for gap in window.gaps:
             x[left, gap] = drawn[:, gap.start - start : gap.stop - start]
@@ -104,6 +104,15 @@ def _through(window: Window, job: Filling, template: Template, x: Tensor, calls:
             return
     if not bool(free.all()):
         raise ValueError(f"{ROUNDS} draws in a row had a banned word in the gap; ban fewer words, or change the gap")
+
+
+def _of_all(on_step: OnStep, rows: Tensor, left: Tensor) -> OnStep:
+    """Shows all rows (num, L) where the chain runs for some of them again."""
+
+    def seen(t: int, x: Tensor) -> None:
+        on_step(t, x if len(left) == len(rows) else rows.index_copy(0, left, x.cpu()))
+
+    return seen
 
 
 def fill(sampler: Sampler, given: Tensor, x: Tensor, wanted: Tensor, size: int, run: Run) -> Steps[Tensor]:
