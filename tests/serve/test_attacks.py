@@ -232,16 +232,17 @@ def test_who_sends_a_body_slowly_is_cut_off(served, monkeypatch):
     assert answer.startswith(b"HTTP/1.1 408")
 
 
-def test_who_does_not_take_an_answer_is_cut_off(served, monkeypatch):
+def test_who_does_not_take_an_answer_is_cut_off(monkeypatch):
     monkeypatch.setattr(limits, "SLOW", 0.5)
-    text = json.dumps({"model": "image", "n": 16, "seed": 1, "stream": True, "every": 2, "sweeps": 16}).encode()
-    port = served.server.servers[0].sockets[0].getsockname()[1]
-    with closing(socket.socket()) as made:
+    asked = json.dumps({"model": "text", "text": "x" * limits.TEXT}).encode()
+    with running({"text": text_model}) as served, closing(socket.socket()) as made:
+        listens = served.server.servers[0].sockets[0]
+        listens.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        made.connect(("127.0.0.1", port))
-        made.sendall(head_of(served, b"content-length: %d\r\n" % len(text)).replace(b"/v1/infill", b"/v1/images/sample") + text)
-        served.wait(lambda: len(served.server.server_state.connections) > 0)
-        served.wait(lambda: not served.service.workers["image"].running and not served.server.server_state.connections)
+        made.connect(listens.getsockname()[:2])
+        made.sendall(head_of(served, b"content-length: %d\r\n" % len(asked)).replace(b"/v1/infill", b"/v1/tokenize") + asked)
+        served.wait(lambda: bool(served.server.server_state.connections))
+        served.wait(lambda: not served.server.server_state.connections, 5)
 
 
 def test_a_head_without_an_end_is_refused(served):
@@ -290,6 +291,7 @@ def test_a_png_whose_comments_grow_is_refused(served):
         "file:///etc/passwd",
         "/etc/passwd",
         "data:image/png;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7" + "A" * 40,
+        PLAIN.replace("png", "gif", 1),
         PLAIN[:-40],
         PLAIN[:60] + "AAAA" + PLAIN[64:],
         png(0, 4),
@@ -370,6 +372,14 @@ def test_a_thousand_idle_connections_keep_nobody_out(served):
         assert time.monotonic() - began < 5
         assert len(served.server.server_state.connections) <= limits.CONNECTIONS
     served.wait(lambda: not served.server.server_state.connections)
+
+
+def test_a_failure_before_the_work_begins_tells_nothing_of_itself(served, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("/secret/place/model.py is gone")
+
+    monkeypatch.setattr("glauber.serve.tasks.tokenize", broken)
+    assert_refused(served.post("/v1/tokenize", model="text", text="a"), 500, "its log says more")
 
 
 def test_a_failure_of_ours_tells_nothing_of_itself_but_in_the_log(served, monkeypatch, caplog):

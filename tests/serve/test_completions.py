@@ -1,5 +1,6 @@
 """Completions, by OpenAI's own client."""
 
+import asyncio
 import json
 import math
 
@@ -9,6 +10,9 @@ import torch
 from serving import CLIENT, L, text_model
 
 from glauber.process.draws import new_generator
+from glauber.serve.fields import Completion
+from glauber.serve.job import Job
+from glauber.serve.writer import Writer
 from glauber.tasks.infill import continuing
 from glauber.tasks.steps import run_alone
 
@@ -95,6 +99,16 @@ def test_a_completion_stops_before_the_first_of_the_stops(client, stream):
         assert made.choices[0].text == text[:cut]
         assert made.choices[0].finish_reason == "stop"
         assert made.glauber["calls"] < 20
+
+
+def test_what_comes_after_the_end_of_a_row_is_not_looked_at():
+    model, loop = text_model(), asyncio.new_event_loop()
+    asked = Completion(model="text", prompt="x", stop=["abc", "b"], max_tokens=3, n=2)
+    writer = Writer(Job(None, loop), model.sampler(gaps=True), model.text_codec, torch.tensor([120]), asked, asked.stop, False)
+    rows = torch.tensor([[120, *b"abc"], [120, *b"xyz"]])
+    writer.on_step(L - 3, rows)  # two tokens are there, and the first row has ended
+    assert [(piece.text, piece.reason) for piece in writer.pieces(rows)] == [("a", "stop"), ("xyz", "length")]
+    loop.close()
 
 
 @pytest.mark.parametrize("n", [1, 3])

@@ -91,23 +91,40 @@ def leave_stream(served) -> None:
 
 
 def test_who_hangs_up_in_the_queue_is_never_begun(alone):
-    calls = calls_of(alone, "slow")
+    calls, asked = calls_of(alone, "slow"), {**SLOW, "text": "[[15]] it"}
+    assert alone.post("/v1/infill", **asked).status_code == 200
+    once = len(calls)
     with ThreadPoolExecutor(1) as other:
-        answer = other.submit(lambda: alone.post("/v1/infill", **SLOW))
-        alone.wait(lambda: bool(calls))
+        answer = other.submit(lambda: alone.post("/v1/infill", **asked))
+        alone.wait(lambda: len(calls) > once)
         hang_up(alone, **{**SLOW, "text": "[[5]] quite another", "sweeps": 3})
         assert answer.result().status_code == 200
     worker = alone.service.workers["slow"]
     alone.wait(lambda: not worker.running and not worker.waiting)
-    assert len(calls) == 41
+    assert len(calls) == 2 * once
 
 
-def test_a_score_ends_at_the_next_call_when_nobody_waits(alone):
-    with pytest.raises(httpx.TimeoutException):
-        httpx.post(f"{alone.url}/v1/infill", json={**SLOW, "text": "[[1]] it", "probabilities": True, "n": 16}, timeout=0.02)
-    worker = alone.service.workers["slow"]
-    alone.wait(lambda: not worker.running and not worker.waiting, 1)
-    assert alone.post("/v1/infill", **{**SLOW, "text": "a[[1]]b"}).status_code == 200
+def test_what_is_no_chain_ends_at_the_next_call_too():
+    def load():
+        model = text_model(3)
+        model.network.register_forward_pre_hook(lambda *_: time.sleep(0.05))
+        return model
+
+    with running({"slow": load}) as served:
+        calls = calls_of(served, "slow")
+        with pytest.raises(httpx.TimeoutException):
+            httpx.post(f"{served.url}/v1/score", json={"model": "slow", "texts": ["so"], "draws": 40}, timeout=0.4)
+        worker = served.service.workers["slow"]
+        served.wait(lambda: not worker.running and not worker.waiting, 1)
+        assert 0 < len(calls) < 20
+
+
+def test_the_deadline_is_kept_while_the_network_is_at_work(alone, monkeypatch):
+    monkeypatch.setattr(limits, "DEADLINE", 0.3)
+    alone.service.workers["slow"].model.network.register_forward_pre_hook(lambda *_: time.sleep(1.5))
+    began = time.monotonic()
+    assert alone.post("/v1/infill", model="slow", text="a[[1]]b").status_code == 504
+    assert time.monotonic() - began < 1.2
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -48,6 +48,24 @@ def test_the_session_asks_every_kind_of_model():
     assert len(session()) > 10
 
 
+def test_a_stream_whose_fills_are_drawn_again_leads_to_the_answer(boxed):
+    asked = {"model": "novels", "text": "He [[1]] his hand", "n": 4, "seed": 1}
+    again = 0
+    for text in ("He [[1]] his hand", "He unders[[1]] it"):
+        lines = boxed.post("/v1/infill", **{**asked, "text": text}, stream=True).text.strip().split("\n\n")
+        events = [json.loads(each.split("data: ", 1)[1]) for each in lines if not each.startswith(":")]
+        begun, *states, done = events
+        rows = begun["tokens"]
+        for state in states:
+            for row, site, token, *_ in state["changes"]:
+                rows[row][site] = token
+        again += sum(state["step"] == 0 for state in states) - 1
+        assert done["texts"] == boxed.post("/v1/infill", **{**asked, "text": text}).json()["texts"]
+        gap = begun["sites"].index("gap")
+        assert [[row[gap]] for row in rows] == [fills[0]["tokens"] for fills in done["fills"]]
+    assert again > 0, "none was drawn again"
+
+
 def by_the_command(seeds: range) -> list[str]:
     """What `glauber infill` prints for each seed."""
     words = "infill", "novels", "--text", TEXT, "--json", "--seed"
@@ -75,8 +93,8 @@ def compare(boxed, seeds: range) -> None:
     assert [served_among_others(boxed, seed) for seed in seeds] == expected
     assert len(set(expected)) == len(expected)
     rows, chains = (now - then for now, then in zip(shared(boxed.service.workers["novels"]), before, strict=True))
-    assert rows == 17 * len(seeds)
-    assert chains < 9 * len(seeds), "they did share chains"
+    assert rows >= 17 * len(seeds)
+    assert chains < rows / 1.5, "they did share chains"
 
 
 def test_a_seed_gives_the_text_of_the_command_alone_and_among_sixteen_others(boxed):

@@ -90,6 +90,23 @@ def test_probabilities_are_told_when_they_are_asked_for(served):
 
 @pytest.mark.parametrize(
     "options",
+    [{"seams": "raw"}, {"best_of": 6}, {"ban_words": ["a"]}, {"text": "It [[1-4]] so", "draws": 4}, {"text": "It [[ ]]"}],
+)
+def test_what_a_fill_has_to_be_is_as_the_library_has_it(served, options):
+    asked = {"text": TEXT, "n": 2, "seed": 6, **options}
+    answer = served.post("/v1/infill", model="text", **asked).json()
+    own = {("banned" if name == "ban_words" else name): value for name, value in asked.items() if name not in ("n", "text")}
+    assert answer["texts"] == text_model().infill(asked["text"], 2, **own)
+
+
+def test_a_gap_of_unknown_length_cannot_be_watched(served):
+    answer = served.post("/v1/infill", model="text", text="It [[1-4]] so", stream=True)
+    assert answer.status_code == 400
+    assert "give its length" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "options",
     [{}, {"strength": 0}, {"strength": 1}, {"sweeps": 2, "strength": 0.25}, {"kernel": "heat-bath", "temperature": [1.2, 0.8]}],
 )
 def test_variations_are_the_models_own(served, options):

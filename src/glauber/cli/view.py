@@ -7,7 +7,7 @@ import sys
 import time
 import unicodedata
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import torch
 from torch import Tensor
@@ -38,8 +38,11 @@ class View:
         self.colours = ("\033[2m", "\033[2m") if "NO_COLOR" in os.environ else ("\033[90m", "\033[36m")
         self.drawn, self.last = 0, 0.0
 
-    def __call__(self, given: Tensor | None = None, shown: int | None = None, stop: int = 0) -> OnStep:
-        """For the given sites (L,), the number of sites to show, from the left, and the step at which the chain ends."""
+    def __call__(self, given: Tensor | None = None, shown: int | None = None, stop: int = 0, **window: Any) -> OnStep:
+        """For the given sites (L,), the number of sites to show, from the left, and the step at which the chain ends.
+
+        window: where in the text it is, which this picture does not need.
+        """
         given = torch.zeros(self.schedule.length, dtype=torch.bool) if given is None else given
 
         def on_step(t: int, x: Tensor) -> None:

@@ -17,6 +17,7 @@ Token = Annotated[Whole, Field(ge=0, lt=2**24)]
 Row = Annotated[list[Token], Field(min_length=1, max_length=limits.TOKENS)]
 Picture = Annotated[str, Field(max_length=limits.BODY, description="A PNG as data:image/png;base64,…")]
 Text = Annotated[str, Field(max_length=limits.TEXT)]
+Word = Annotated[str, Field(min_length=1, max_length=100)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -88,10 +89,15 @@ class Streamed(Strict):
 
 
 class Infill(Classes, Streamed):
-    """A text with gaps: [[12]] stands for 12 tokens."""
+    """A text with gaps: [[12]] stands for 12 tokens, [[3-20]] for 3 to 20, [[ ]] for any number."""
 
     text: Text
     probabilities: bool = Field(False, strict=True, description="Of each token that is filled in; a network call for each.")
+    seams: Literal["word", "raw"] = Field("word", description="Whether fills are joined to what is given as words.")
+    ban_words: Annotated[list[Word], Field(max_length=64)] = Field([], description="Words that no fill may have.")
+    sentence: bool = Field(False, strict=True, description="Each gap ends with a sentence.")
+    best_of: Annotated[Whole, Field(ge=1, le=64)] | None = Field(None, description="So many are made, the likeliest answered.")
+    draws: Annotated[Whole, Field(ge=1, le=64)] = Field(16, description="Among so many, where a gap's length is open.")
 
 
 class Vary(Chain, Streamed):

@@ -1,6 +1,5 @@
 """States of a chain as events of a stream."""
 
-from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -29,6 +28,7 @@ class TextShow:
     Args:
         tokens, given: (n,) of the whole text; what is not given is of no meaning.
         about: more for the first event.
+        rows: how many are drawn, if more than are asked for.
     """
 
     def __init__(
@@ -40,50 +40,44 @@ class TextShow:
         given: Tensor,
         request: Streamed,
         about: dict[str, Any],
+        rows: int | None = None,
     ):
         self.job, self.schedule, self.given, self.about, self.request = job, schedule, given, about, request
         self.codec = codec
         self.every = every_of(request, len(schedule.times))
-        self.told = torch.where(given, tokens, -1).repeat(request.n, 1)
+        self.told = torch.where(given, tokens, -1).repeat(rows or request.n, 1)
         self.told_drawn = torch.zeros_like(self.told, dtype=torch.bool)
         self.begun = False
 
-    def windows(self, starts: Sequence[int]) -> Callable[[Any, int, int], OnStep]:
-        """The `watch` of `filling`, whose windows begin at these tokens, one after the other."""
-        left: Iterator[int] = iter(starts)
-        return lambda given, size, stop: self._window(next(left), stop)
-
-    def _window(self, start: int, stop: int) -> OnStep:
-        before = self.schedule.steps + 1
-        drawn = torch.zeros_like(self.told_drawn)
-        wide = min(self.schedule.length, self.told.shape[1] - start)
-        here = slice(start, start + wide)
+    def __call__(self, given: Tensor | None, size: int, stop: int, start: int = 0, rows: Tensor | None = None) -> OnStep:
+        """The `watch` of `filling`; unless told otherwise of all rows of a text without windows."""
+        rows, first = torch.arange(len(self.told)) if rows is None else rows, True
+        here = slice(start, start + min(self.schedule.length, self.told.shape[1] - start))
+        wide = here.stop - here.start
+        free = ~(self.given[here] if given is None else given[:wide])
+        drawn = self.told_drawn[:, here].clone()
+        drawn[rows] &= ~free
 
         def on_step(t: int, x: Tensor) -> None:
-            nonlocal before
-            x, first, again = x[:, :wide].cpu(), before > self.schedule.steps, t > before
+            nonlocal first
+            x = x[:, :wide].cpu()
             if not self.begun:
                 self._begin(here, x)
-            elif again:  # some rows begin anew
-                drawn[:, here] &= x == self.told[:, here]
             elif not first:
-                self._mark(t, start, wide, drawn)
-            before = t
+                self._mark(t, rows, drawn)
             if (self.schedule.steps - t) // self.schedule.block % self.every == 0 or t <= stop:
-                self._tell(t, here, x, drawn[:, here], first)
+                self._tell(t, here, free, x, drawn, first)
+            first = False
 
         return on_step
 
-    def _mark(self, t: int, start: int, wide: int, drawn: Tensor) -> None:
-        """Which of the sites that the last step visited hold a token of the network's. Where the chain runs again for some of
-        the rows, the others are done."""
-        time, rows = torch.tensor([t], device=self.schedule.order.device), self.job.rows
-        sites = self.schedule.sites(time)[0].cpu()
-        inside = sites < wide
-        if rows is None or len(rows.called) != len(drawn):
-            drawn[:, start + sites[inside]] = self.schedule.survival(time)[0].cpu()[sites[inside]] > 0
-        else:
-            drawn[:, start + sites[inside]] = rows.called.cpu()[:, inside]
+    def _mark(self, t: int, rows: Tensor, drawn: Tensor) -> None:
+        """Which of the sites (num, n) that the last step visited in these rows hold a token of the network's."""
+        seen = self.job.rows
+        assert seen is not None  # it is there as soon as a step is
+        sites = self.schedule.sites(torch.tensor([t], device=self.schedule.order.device))[0].cpu()
+        inside = sites < drawn.shape[1]
+        drawn[rows[:, None], sites[inside]] = seen.called.cpu()[:, inside]
 
     def _begin(self, here: slice, x: Tensor) -> None:
         free = ~self.given
@@ -108,10 +102,10 @@ class TextShow:
         )
         self.begun = True
 
-    def _tell(self, t: int, here: slice, x: Tensor, drawn: Tensor, first: bool) -> None:
+    def _tell(self, t: int, here: slice, free: Tensor, x: Tensor, drawn: Tensor, first: bool) -> None:
         told, known = self.told[:, here], self.told_drawn[:, here]
-        changed = ((told != x) | (known != drawn)) & ~self.given[here]
-        told[:], known[:] = torch.where(self.given[here], told, x), drawn
+        changed = ((told != x) | (known != drawn)) & free
+        told[:], known[:] = torch.where(free, x, told), drawn
         changes = [
             change for row in changed.any(1).nonzero().flatten().tolist() for change in self._changes(row, changed[row], here)
         ]

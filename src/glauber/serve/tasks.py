@@ -16,7 +16,7 @@ from glauber.sampler import Sampler
 from glauber.serve import fields, limits
 from glauber.serve.job import Job, Task
 from glauber.serve.show import TextShow
-from glauber.tasks.constraints import Choice
+from glauber.tasks.constraints import Choice, Constraints
 from glauber.tasks.infill import filling
 from glauber.tasks.queries import site_laws
 from glauber.tasks.score import score_windows, windows_of
@@ -45,14 +45,17 @@ def infill(request: fields.Infill, seed: int, samplers: Make) -> Task:
         pattern = read_pattern(request.text, codec, sampler.length)
         template = pattern.template([size.start for size in pattern.sizes])
         parts = windows(len(template.tokens), sampler.length, template.gaps)
-        require_within(request.n * sampler.calls * len(parts) * (1 if pattern.fixed else Choice.draws))
+        choice = Choice(request.best_of, request.draws)
+        made = choice.made(request.n)
+        most = sampler.calls * len(parts) * (1 if pattern.fixed else request.draws)
+        require_within(made * most)
         show = None
         if request.stream:
-            about = {"seed": seed, "calls": sampler.calls * len(parts)}
-            show = TextShow(job, sampler.schedule, codec, template.tokens, template.given, request, about)
-        watch = None if show is None else show.windows([start for start, _ in parts])
-        generator = new_generator(seed)
-        filled = yield from filling(sampler, codec, request.text, request.n, generator, request.probabilities, watch)
+            about = {"seed": seed, "calls": most}
+            show = TextShow(job, sampler.schedule, codec, template.tokens, template.given, request, about, made)
+        wanted = Constraints(request.seams, tuple(request.ban_words), request.sentence)
+        given = request.n, new_generator(seed), request.probabilities, show, False, wanted, choice
+        filled = yield from filling(sampler, codec, request.text, *given)
         return fills(filled) | cost(job, began, seed)
 
     return task
@@ -60,15 +63,13 @@ def infill(request: fields.Infill, seed: int, samplers: Make) -> Task:
 
 def fills(filled: Sequence[Filled]) -> Answer:
     """The texts, and for each of them its gaps with their tokens."""
-    gaps = [
-        [
-            {"text": gap.text, "tokens": gap.tokens, "pieces": gap.pieces}
-            | ({} if gap.probabilities is None else {"probabilities": gap.probabilities})
-            for gap in each.gaps
-        ]
-        for each in filled
-    ]
+    gaps = [[_known(gap._asdict()) for gap in each.gaps] for each in filled]
     return {"texts": [each.text for each in filled], "fills": gaps}
+
+
+def _known(parts: Answer) -> Answer:
+    """Those that were worked out."""
+    return {name: value for name, value in parts.items() if value is not None}
 
 
 def vary(request: fields.Vary, seed: int, samplers: Make) -> Task:
@@ -84,7 +85,7 @@ def vary(request: fields.Vary, seed: int, samplers: Make) -> Task:
         if request.stream:
             tokens = torch.tensor(codec.encode(request.text), dtype=torch.int64)
             given, about = torch.zeros(len(tokens), dtype=torch.bool), {"seed": seed, "calls": sampler.calls}
-            show = TextShow(job, schedule, codec, tokens, given, request, about).windows([0])
+            show = TextShow(job, schedule, codec, tokens, given, request, about)
         on_step = None if show is None else show(None, 0, 0)
         texts = yield from varying(sampler, codec, request.text, t, request.n, new_generator(seed), on_step)
         return {"texts": texts, "step": t, "steps": schedule.steps} | cost(job, began, seed)

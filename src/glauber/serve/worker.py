@@ -51,7 +51,7 @@ class Worker(threading.Thread):
         self.ending = False
         self.samplers: OrderedDict[tuple[Any, ...], Sampler] = OrderedDict()
         self.pace = 1.0
-        """Seconds that a chain takes, in the mean of the last ones."""
+        """Seconds for each request, in the mean of the last ones; those that share a chain share its time."""
 
     def queued(self) -> int:
         """How many requests wait."""
@@ -62,8 +62,8 @@ class Worker(threading.Thread):
         with self.arrived:
             self.waiting = deque(one for one in self.waiting if one.steps is not None or not one.cancelled)
             number = len(self.waiting)
-            if number >= limits.WAITING or self.pace * number > limits.DEADLINE / 2:
-                raise Busy(max(1, round(self.pace * number / 4)))
+            if number >= limits.WAITING or self.pace * number > 0.75 * limits.DEADLINE:
+                raise Busy(max(1, round(self.pace * number / 2)))
             self.waiting.append(job)
             self.arrived.notify()
 
@@ -98,7 +98,7 @@ class Worker(threading.Thread):
                 if not job.over and job.ended:
                     self._fail(job, TooLate())
             self.running = []
-            self.pace = 0.8 * self.pace + 0.2 * (time.monotonic() - began)
+            self.pace = 0.8 * self.pace + 0.2 * (time.monotonic() - began) / len(jobs)
 
     def sampler(self, key: tuple[Any, ...], make: Callable[[], Sampler]) -> Sampler:
         """The same one for the same key."""

@@ -20,8 +20,9 @@ from glauber.tasks.template import Pattern, Template
 
 ROUNDS = 8
 """How often a fill is drawn that is not as wanted."""
-Watch = Callable[[Tensor, int, int], OnStep]
-"""Called for each window with the given sites (L,), how many sites are text, and the last step; makes its chain's `on_step`."""
+Watch = Callable[..., OnStep]
+"""Called for each chain with the given sites (L,), how many sites are text, and the last step; and by name with the `start` of
+its window in the text and `rows`, (r,) which rows of the text it draws. Makes the chain's `on_step`, which sees all rows."""
 
 
 class Chosen(NamedTuple):
@@ -84,10 +85,11 @@ def through_windows(job: Filling, pattern: Pattern, num: int, watch: Watch | Non
 def _through(window: Window, job: Filling, template: Template, x: Tensor, calls: Tensor, watch: Watch | None) -> Steps[None]:
     """Fill the window's gaps in the texts x (num, n), and count the calls (num,). What is not as wanted is drawn again."""
     sampler, constraints, start = job.sampler, job.constraints, window.here.start
-    on_step = None if watch is None else watch(window.given, window.size, sampler.schedule.settled(window.wanted))
+    stop = sampler.schedule.settled(window.wanted)
     seams = [site - start for site in seam_sites(template, window.gaps)] if constraints.joined else []
     left, free = torch.arange(len(x)), torch.ones(len(x), dtype=torch.bool)
     for _ in range(ROUNDS):
+        on_step = None if watch is None else watch(window.given, window.size, stop, start=start, rows=left)
         record, seen = Record(), None if on_step is None else _of_all(on_step, window.rows(x), left)
         run = Run(job.generator, rules=window.rules, on_step=seen, progress=job.progress, record=record)
         drawn = yield from fill(sampler, window.given, window.rows(x[left]), window.wanted, window.size, run)
