@@ -14,7 +14,7 @@ from glauber.sampler import Sampler
 from glauber.serve.recording import TextRecorder, image_recording
 from glauber.serve.replay import replay_page
 from glauber.tasks.template import read_pattern
-from glauber.tasks.windows import Watch, windows
+from glauber.tasks.windows import Watch
 
 if TYPE_CHECKING:
     from glauber.pictures import Film
@@ -58,16 +58,15 @@ def _recorder(codec: TextCodec, sampler: Sampler, text: str | None) -> TextRecor
         return TextRecorder(codec, sampler.schedule)
     pattern = read_pattern(text, codec, sampler.length)
     template = pattern.template([size.start for size in pattern.sizes])
-    starts = [start for start, _ in windows(len(template.tokens), sampler.length, template.gaps)]
-    return TextRecorder(codec, sampler.schedule, template.tokens, template.given, starts)
+    return TextRecorder(codec, sampler.schedule, template.tokens, template.given)
 
 
 def all_watches(watches: Sequence[Watch | None]) -> Watch | None:
     """One that shows a chain to each of them; None for none."""
     wanted = [watch for watch in watches if watch is not None]
 
-    def watch(given: Tensor, shown: int, stop: int) -> OnStep:
-        return all_steps([each(given, shown, stop) for each in wanted])
+    def watch(given: Tensor, shown: int, stop: int, **window: Any) -> OnStep:
+        return all_steps([each(given, shown, stop, **window) for each in wanted])
 
     return watch if wanted else None
 

@@ -29,35 +29,28 @@ class TextRecorder:
 
     Args:
         tokens, given: (n,) of the whole text, where it is longer than a row of the chain; else the first state tells both.
-        starts: where its windows begin, one after the other.
     """
 
-    def __init__(
-        self,
-        codec: TextCodec,
-        schedule: Schedule,
-        tokens: Tensor | None = None,
-        given: Tensor | None = None,
-        starts: Sequence[int] = (0,),
-    ):
+    def __init__(self, codec: TextCodec, schedule: Schedule, tokens: Tensor | None = None, given: Tensor | None = None):
         self.codec, self.schedule, self.tokens, self.given = codec, schedule, tokens, given
-        self.starts = iter(starts)
+        self.cells: dict[int, list[list[tuple[int, str]]]] = {}  # the last state of each window, by where it begins
         self.start: dict[str, Any] = {"kind": "text", "sites": [], "tokens": [], "pieces": []}
         self.states: list[dict[str, Any]] = []
 
-    def __call__(self, given: Tensor, size: int, stop: int = 0) -> OnStep:
-        """For the given sites (L,) of a window, and how many of its sites are text."""
-        begin, cells = next(self.starts), list[list[tuple[int, str]]]()
+    def __call__(self, given: Tensor, size: int, stop: int = 0, start: int = 0, rows: Tensor | None = None) -> OnStep:
+        """For the given sites (L,) of the window that begins at `start`, how many of its sites are text, and the rows that are
+        drawn there, perhaps again."""
 
         def on_step(t: int, x: Tensor) -> None:
-            nonlocal cells
-            rows = [[*zip(row, row_texts(self.codec, row), strict=True)] for row in x[:, :size].tolist()]
-            if not cells and not self.start["sites"]:
-                self._begin(slice(begin, begin + size), x[:, :size].cpu(), given[:size])
-            changes = self._changes(t, begin, given, cells or rows, rows)
-            if changes and cells:
+            now = [[*zip(row, row_texts(self.codec, row), strict=True)] for row in x[:, :size].tolist()]
+            if not self.start["sites"]:
+                self._begin(slice(start, start + size), x[:, :size].cpu(), given[:size])
+            before = self.cells.get(start)
+            drawn = range(len(now)) if rows is None else rows.tolist()
+            changes = self._changes(t, start, given, drawn, before or now, now)
+            if changes and before:
                 self.states.append({"step": self.schedule.steps - t, "t": t, "changes": changes})
-            cells = rows
+            self.cells[start] = now
 
         return on_step
 
@@ -72,17 +65,23 @@ class TextRecorder:
         self.start["pieces"] = [row_texts(self.codec, row) for row in whole.tolist()]
 
     def _changes(
-        self, t: int, begin: int, given: Tensor, old: list[list[tuple[int, str]]], new: list[list[tuple[int, str]]]
+        self,
+        t: int,
+        begin: int,
+        given: Tensor,
+        drawn: Sequence[int],
+        old: list[list[tuple[int, str]]],
+        new: list[list[tuple[int, str]]],
     ) -> list[list[Any]]:
-        """What a state has made: all sites that were visited, and those whose text is another one since."""
+        """What a state has made in the rows that are drawn: all sites that were visited, and those with another text since."""
         time = torch.tensor([t], device=self.schedule.order.device)
         survival = self.schedule.survival(time)[0].tolist()
         visited = set(self.schedule.sites(time)[0].tolist()) if t < self.schedule.steps else set()
         return [
             [row, begin + site, *cell, _kind(survival[site])]
-            for row, (before, after) in enumerate(zip(old, new, strict=True))
-            for site, cell in enumerate(after)
-            if not given[site] and (site in visited or cell != before[site])
+            for row in drawn
+            for site, cell in enumerate(new[row])
+            if not given[site] and (site in visited or cell != old[row][site])
         ]
 
     def recording(self, about: dict[str, Any], done: dict[str, Any]) -> dict[str, Any]:
