@@ -14,11 +14,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 from figures import Tables
 from tables_images import IMAGES
 from tables_methods import METHODS
+from tables_oracle import ORACLE
 from tables_speed import SPEED
 from tables_text import TEXT
 
 ROOT = Path(__file__).parents[1]
-TABLES: Tables = TEXT | IMAGES | SPEED | METHODS
+TABLES: Tables = TEXT | IMAGES | SPEED | METHODS | ORACLE
 MARKED = re.compile(r"(<!-- table: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
