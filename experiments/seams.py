@@ -70,9 +70,9 @@ def word_at(text: str, at: int) -> str:
 
 
 def is_whole(word: str, known: set[str]) -> bool:
-    """Whether each part of a word is known; one that ends or begins with a hyphen is none."""
+    """Whether each part of a word is known; one that ends or begins with a hyphen is none. A dash alone is no word."""
     parts = re.split("-", word.lower())
-    return word == "" or all(part.strip("'’") in known or (part != "" and not part.strip("'’")) for part in parts)
+    return not word.strip("-'’") or all(part.strip("'’") in known or (part != "" and not part.strip("'’")) for part in parts)
 
 
 def seams_of(cut: Cut, fill: str, known: set[str]) -> dict[str, bool]:

@@ -120,7 +120,7 @@ def test_going_on_from_a_beginning_needs_one_pass_and_a_gap_with_an_end_looks_bo
             return kinds[-1]
 
         monkeypatch.setattr(type(novels.method), "conditional", watching)
-        novels.infill(text, seed=0)
+        novels.infill(text, seed=0, seams="raw")
         monkeypatch.undo()
         return {type(kind) for kind in kinds}
 

@@ -58,7 +58,7 @@ def test_the_output_of_the_tests_on_a_gpu_names_its_command_machine_and_commit()
 
 
 def test_every_raw_file_is_what_a_page_of_the_docs_rests_on():
-    pages = "".join(path.read_text() for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+    pages = "".join(path.read_text() for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
     assert len(RAW) > 10
     for path in (ROOT / "docs" / "results").iterdir():
         assert f"results/{path.name})" in pages, path.name

@@ -133,7 +133,7 @@ def test_windows_hold_their_gap_in_the_middle_and_never_leave_the_text():
 def test_no_gap_holds_the_end_of_a_text_but_the_sites_beyond_the_text_may():
     model = known(4, CharCodec("ab"), end=3.0)
     seen = []
-    filled = fills(model, "a[[2]]", 200, 0, watch=lambda *_: lambda t, x: seen.append(x))
+    filled = fills(model, "a[[2]]", 200, 0, watch=lambda *_, **__: lambda t, x: seen.append(x))
     assert all(len(each.text) == 3 and model.codec.end not in each.gaps[0].tokens for each in filled)
     assert (seen[-1][:, 3] == model.codec.end).any()
 
