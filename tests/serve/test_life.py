@@ -119,6 +119,21 @@ def test_what_is_no_chain_ends_at_the_next_call_too():
         assert 0 < len(calls) < 20
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_waits_too_long_for_its_turn_is_told_to_come_again(alone, monkeypatch, stream):
+    worker = alone.service.workers["slow"]
+    with ThreadPoolExecutor(1) as other:
+        whole = other.submit(alone.post, "/v1/infill", **SLOW)
+        alone.wait(lambda: bool(worker.running))
+        monkeypatch.setattr(limits, "PATIENCE", 0.3)
+        began = time.monotonic()
+        answer = alone.post("/v1/infill", **{**SLOW, "sweeps": 3, "stream": stream})
+        assert time.monotonic() - began < 1
+        assert answer.status_code == 429
+        assert int(answer.headers["retry-after"]) >= 0
+        assert whole.result().status_code == 200, "what has had its turn is let finish"
+
+
 def test_the_deadline_is_kept_while_the_network_is_at_work(alone, monkeypatch):
     monkeypatch.setattr(limits, "DEADLINE", 0.3)
     alone.service.workers["slow"].model.network.register_forward_pre_hook(lambda *_: time.sleep(1.5))

@@ -20,10 +20,10 @@ from glauber.sampler import Sampler
 from glauber.serve import completion, fields, pictures, reference, tasks
 from glauber.serve.about import about
 from glauber.serve.gate import Access, Gate, Refused, error_body
-from glauber.serve.job import Job, Task
+from glauber.serve.job import Busy, Job, Task
 from glauber.serve.metrics import Metrics
 from glauber.serve.stream import completions, named, refusal_of, streamed, whole
-from glauber.serve.worker import Busy, Worker
+from glauber.serve.worker import Worker
 
 PAGE = Path(__file__).with_name("page")
 NOTHING = "there is nothing here; /docs lists what there is"
@@ -88,7 +88,7 @@ class Service:
         try:
             worker.submit(job)
         except Busy as busy:
-            raise Refused(429, "rate_limit_error", str(busy), **{"retry-after": str(busy.seconds)}) from None
+            raise refusal_of(busy) from None
         return job
 
 

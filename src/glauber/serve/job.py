@@ -24,6 +24,14 @@ class TooLate(Exception):
     """The deadline has passed."""
 
 
+class Busy(Exception):
+    """Too many requests wait; `seconds` says when to come again."""
+
+    def __init__(self, seconds: int):
+        super().__init__(f"too many requests wait for this model; come again in {seconds} s")
+        self.seconds = seconds
+
+
 def rows_of(draw: Draw) -> int:
     """How many it needs."""
     return len(draw.run.start[0]) if draw.run.start is not None else draw.num or 0
@@ -48,10 +56,12 @@ class Job:
 
     task: Task
     loop: asyncio.AbstractEventLoop
-    deadline: float = field(default_factory=lambda: time.monotonic() + limits.DEADLINE)
+    began: float = field(default_factory=time.monotonic)
     events: "asyncio.Queue[Event]" = field(default_factory=asyncio.Queue)
     cancelled: bool = False
     over: bool = False
+    turn: bool = False
+    """Whether it has had its turn."""
     steps: Steps[dict[str, Any]] | None = None
     draw: Draw | None = None
     """What it waits for."""
@@ -72,12 +82,17 @@ class Job:
 
     @property
     def left(self) -> float:
-        """Seconds until the deadline."""
-        return max(0.0, self.deadline - time.monotonic())
+        """Seconds until the deadline, or until it has waited too long for its turn."""
+        return max(0.0, self.began + (limits.DEADLINE if self.turn else limits.PATIENCE) - time.monotonic())
 
     @property
     def late(self) -> bool:
         return not self.left
+
+    @property
+    def lateness(self) -> TooLate | Busy:
+        """What is said where it is late."""
+        return TooLate() if self.turn else Busy(round(limits.PATIENCE))
 
     @property
     def ended(self) -> bool:

@@ -10,6 +10,8 @@ CONNECTIONS = 512
 """Open at once; beyond that those that wait longest for a request are closed."""
 DEADLINE = 120.0
 """Seconds from when a request is taken to its answer."""
+PATIENCE = 60.0
+"""Seconds that it waits for its turn."""
 PING = 5.0
 """Seconds without an event after which a stream shows that it is alive."""
 WAITING = 32

@@ -11,9 +11,11 @@ from fastapi.responses import Response, StreamingResponse
 
 from glauber.serve import limits
 from glauber.serve.gate import Refused, error_body
-from glauber.serve.job import Event, Job, TooLate
+from glauber.serve.job import Busy, Event, Job, TooLate
 from glauber.serve.metrics import Metrics
 
+LOOK = 0.5
+"""Seconds between two looks at the clock, which runs otherwise once a request has had its turn."""
 Render = Callable[[Event], Iterable[str]]
 """The text of an event in a stream."""
 
@@ -22,6 +24,8 @@ def refusal_of(error: BaseException) -> Refused:
     """What an answer says of it: of a user's mistake what it is, of ours no more than that it is ours."""
     if isinstance(error, TooLate):
         return Refused(504, "timeout", f"this took longer than {limits.DEADLINE:.0f} s; ask for less, or come again")
+    if isinstance(error, Busy):
+        return Refused(429, "rate_limit_error", str(error), **{"retry-after": str(error.seconds)})
     if isinstance(error, ValueError):
         return Refused(400, "invalid_request_error", str(error))
     return Refused(500, "server_error", "the server has failed; its log says more")
@@ -32,9 +36,10 @@ async def whole(job: Job, request: Request, metrics: Metrics) -> dict[str, Any]:
     answered = asyncio.ensure_future(_last(job))
     gone = asyncio.ensure_future(_hung_up(request))
     try:
-        await asyncio.wait({answered, gone}, timeout=job.left, return_when=asyncio.FIRST_COMPLETED)
-        if not answered.done() and not gone.done():
-            raise refusal_of(TooLate())
+        while not answered.done() and not gone.done():
+            if job.late:
+                raise refusal_of(job.lateness)
+            await asyncio.wait({answered, gone}, timeout=min(LOOK, job.left), return_when=asyncio.FIRST_COMPLETED)
         if not answered.done():
             metrics.hung_up.inc()
             raise Refused(499, "hung_up", "the client went away")
@@ -97,7 +102,7 @@ async def _next(job: Job) -> Event | None:
         async with asyncio.timeout(min(limits.PING, job.left)):
             return await job.events.get()
     except TimeoutError:
-        return Event("error", TooLate()) if job.late else None
+        return Event("error", job.lateness) if job.late else None
 
 
 def named(event: Event) -> Iterable[str]:

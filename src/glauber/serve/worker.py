@@ -15,21 +15,13 @@ from glauber.model import Model
 from glauber.sampler import Sampler
 from glauber.serve import limits
 from glauber.serve.company import Abandoned, SharedChain, together
-from glauber.serve.job import Job, TooLate, rows_of
+from glauber.serve.job import Busy, Job, TooLate, rows_of
 from glauber.serve.metrics import Metrics
 from glauber.tasks.template import token_texts
 
 LOG = logging.getLogger("glauber.serve")
 SAMPLERS = 64
 """That are kept: requests share a chain if they share the sampler."""
-
-
-class Busy(Exception):
-    """The queue is full; `seconds` says when to come again."""
-
-    def __init__(self, seconds: int):
-        super().__init__(f"too many requests wait for this model; come again in {seconds} s")
-        self.seconds = seconds
 
 
 class Worker(threading.Thread):
@@ -61,9 +53,8 @@ class Worker(threading.Thread):
         """To be called in any thread. Refused if too many wait."""
         with self.arrived:
             self.waiting = deque(one for one in self.waiting if one.steps is not None or not one.cancelled)
-            number = len(self.waiting)
-            if number >= limits.WAITING or self.pace * number > 0.75 * limits.DEADLINE:
-                raise Busy(max(1, round(self.pace * number / 2)))
+            if len(self.waiting) >= limits.WAITING:
+                raise Busy(max(1, round(self.pace * limits.WAITING / 2)))
             self.waiting.append(job)
             self.arrived.notify()
 
@@ -96,7 +87,7 @@ class Worker(threading.Thread):
                     self._fail(job, error)
             for job in jobs:
                 if not job.over and job.ended:
-                    self._fail(job, TooLate())
+                    self._fail(job, job.lateness)
             self.running = []
             self.pace = 0.8 * self.pace + 0.2 * (time.monotonic() - began) / len(jobs)
 
@@ -123,6 +114,8 @@ class Worker(threading.Thread):
             if not live:
                 continue
             taken = together(live)
+            for job in taken:
+                job.turn = True
             with self.arrived:
                 self.waiting.extendleft(reversed([job for job in live if job not in taken]))
             return taken
@@ -132,7 +125,7 @@ class Worker(threading.Thread):
         """Up to where it needs rows, if it has not begun."""
         assert self.model is not None
         if job.ended:
-            self._fail(job, TooLate())
+            self._fail(job, job.lateness)
         elif job.steps is None:
             try:
                 job.steps = job.task(job, self.model)
@@ -175,9 +168,9 @@ class Worker(threading.Thread):
         job.end("done", answer)
 
     def _fail(self, job: Job, error: BaseException) -> None:
-        if not isinstance(error, ValueError | TooLate):
+        if not isinstance(error, ValueError | TooLate | Busy):
             LOG.error("a request to %s has failed", self.model_name, exc_info=error)
-        job.end("error", TooLate() if job.late else error)
+        job.end("error", job.lateness if job.late else error)
 
     def _leave_if_abandoned(self, *_: Any) -> None:
         """Before each call of the network: whether anybody still waits for what it says."""
