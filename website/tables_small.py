@@ -82,8 +82,8 @@ def chorales() -> str:
     found = raw("chorales-small")
     rows = [("real, 32 rows", found["real"])]
     for row in found["samples"]:
-        if row["method"] == "mdlm":
-            rows.append(("MDLM", row))
+        if "sweeps" not in row:
+            rows.append((row["method"].upper(), row))
         elif row["sweeps"] in (1, 4, 16) and row["kernel"] == "heat-bath" and not row["mark_noise"]:
             rows.append((f"GGM, {row['sweeps']} sweep{'s' if row['sweeps'] > 1 else ''}", row))
     places = {

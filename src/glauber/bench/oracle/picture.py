@@ -17,7 +17,7 @@ SHOWN = (
     ("entropy-bounded", "entropy-bounded", plots.SKY, "^-"),
     ("Gibbs sampling from noise", "Gibbs sampling", plots.GREY, "o-"),
 )
-"""Samplers by their name in the table, and how they are drawn, methods in the colours of `bench table1`; all would be too many."""
+"""Samplers by their name in the table, and how they are drawn: methods as by `bench table1`. All would be too many."""
 
 
 def oracle_picture(laws: Sequence[dict[str, Any]]) -> bytes:
