@@ -29,7 +29,7 @@ TOGETHER = 16
 HANG_UP = 1 / 3
 WARM = 0.25
 """Share of the time after which memory is looked at."""
-TEXT = "It was the [[8]] of times, it was the [[8]] of times, and nobody [[4]] about it."
+TEXT = "It was the [[4]] of times, it was the [[4]] of times."
 PLANS: dict[str, tuple[str, dict[str, Any]]] = {
     "causal completions of 64 tokens": ("/v1/completions", {"model": "novels", "prompt": "It was the", "max_tokens": 64}),
     "infills, the model's own chain": ("/v1/infill", {"model": "novels", "text": TEXT}),
@@ -63,6 +63,7 @@ def served() -> Iterator[tuple[str, int]]:
             while httpx.get(f"{found[0]}/health").status_code != 200:
                 time.sleep(0.1)
             yield found[0], server.pid
+            assert server.poll() is None, "the server has ended by itself, or somebody has ended it"
         finally:
             server.send_signal(signal.SIGTERM)
 
@@ -89,7 +90,7 @@ async def both(url: str, path: str, asked: dict[str, Any]) -> dict[str, Any]:
         end = time.perf_counter()
     same = sum(said(first) == said(second) for first, second in zip(alone, at_once, strict=True))
     figures = {"requests": TOGETHER, "one_after_the_other_s": middle - began, "at_once_s": end - middle, "same_answers": same}
-    print(f"{path} {asked}: {middle - began:.1f} s alone, {end - middle:.1f} s at once")
+    print(f"{path} {asked}: {middle - began:.1f} s alone, {end - middle:.1f} s at once", flush=True)
     return figures | {"times_the_throughput": (middle - began) / (end - middle)}
 
 
