@@ -29,7 +29,7 @@ TOGETHER = 16
 HANG_UP = 1 / 3
 WARM = 0.25
 """Share of the time after which memory is looked at."""
-TEXT = "It was the [[4]] of times, it was the [[4]] of times."
+TEXT = "It was the [[8]] of times, it was the [[8]] of times, and nobody [[4]] about it."
 PLANS: dict[str, tuple[str, dict[str, Any]]] = {
     "causal completions of 64 tokens": ("/v1/completions", {"model": "novels", "prompt": "It was the", "max_tokens": 64}),
     "infills, the model's own chain": ("/v1/infill", {"model": "novels", "text": TEXT}),
