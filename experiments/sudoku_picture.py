@@ -1,10 +1,10 @@
-"""A grid as a picture: givens black, right cells green, wrong ones red, noise grey."""
+"""A grid as a picture: givens black, right cells blue, wrong ones orange, noise grey."""
 
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 CELL = 32
-GIVEN, RIGHT, WRONG, NOISE = (30, 30, 30), (30, 140, 70), (200, 50, 45), (190, 190, 190)
+GIVEN, RIGHT, WRONG, NOISE = (30, 30, 30), (0, 114, 178), (213, 94, 0), (190, 190, 190)
 
 
 def draw(state: Tensor, given: Tensor, tokens: Tensor, side: int) -> Image.Image:

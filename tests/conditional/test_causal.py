@@ -162,7 +162,7 @@ def test_what_cannot_be_read_is_refused():
         network(conditioning="time")
 
 
-# ---- the reader
+# ---- the causal conditional
 
 
 class Counting:
@@ -178,7 +178,7 @@ class Counting:
 
 
 @torch.no_grad()
-def test_a_reader_goes_on_where_the_beginning_is_the_same_and_starts_anew_where_it_is_not():
+def test_a_causal_conditional_goes_on_where_the_beginning_is_the_same_and_starts_anew_where_it_is_not():
     net, x = network(5, 9), rows(3, 5, 9)
     counting = Counting(net)
     reader = CausalConditional(counting)
@@ -279,7 +279,7 @@ def test_a_part_of_a_causal_chain_is_that_of_one_step_after_the_other(part):
     assert torch.equal(own_pace, step_by_step)
 
 
-def test_a_reader_refuses_several_sites_and_rows_that_ask_about_different_ones():
+def test_a_causal_conditional_refuses_several_sites_and_rows_that_ask_about_different_ones():
     x = rows(2)
     for sites in ([[0, 1], [0, 1]], [[0], [1]]):
         with pytest.raises(ValueError, match="all rows together; use block 1"):
@@ -315,7 +315,7 @@ def test_a_network_trained_both_ways_reads_on_the_schedule_of_reading_alone():
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_the_chain_of_a_reader_draws_from_the_product_of_the_networks_conditionals(kernel):
+def test_the_chain_of_a_causal_conditional_draws_from_the_product_of_the_networks_conditionals(kernel):
     """The real run_chain, its two uniforms integrated exactly; the product by one pass over every state."""
     net = network()
     with torch.no_grad():
@@ -329,7 +329,7 @@ def test_the_chain_of_a_reader_draws_from_the_product_of_the_networks_conditiona
     np.testing.assert_allclose(law, log_law(net).exp().numpy(), rtol=0, atol=1e-9)
 
 
-def test_samples_of_a_reader_follow_that_law_and_cost_one_pass():
+def test_samples_of_a_causal_conditional_follow_that_law_and_cost_one_pass():
     net = network()
     counting = Counting(net)
     x = run_chain(CausalConditional(counting), PROCESS, 4000, generator=torch.Generator().manual_seed(0))
@@ -339,7 +339,7 @@ def test_samples_of_a_reader_follow_that_law_and_cost_one_pass():
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_the_bound_of_a_reader_is_the_likelihood_of_every_row_and_sums_to_one(kernel, monkeypatch):
+def test_the_bound_of_a_causal_conditional_is_the_likelihood_of_every_row_and_sums_to_one(kernel, monkeypatch):
     monkeypatch.setattr(bounds, "NUMBERS", 5 * L * V)  # a few rows at a time
     net, sizes = network(), []
     net.register_forward_pre_hook(lambda module, inputs: sizes.append(len(inputs[0])))
@@ -363,7 +363,7 @@ class Plain:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_the_bound_of_a_reader_is_the_one_that_goes_through_every_step(kernel):
+def test_the_bound_of_a_causal_conditional_is_the_one_that_goes_through_every_step(kernel):
     """With as many draws as steps each row visits each step once."""
     net = network()
     every_step = bounds.row_bounds(Plain(net), PROCESS, STATES, (kernel,), L, torch.Generator().manual_seed(0))[0]
@@ -382,7 +382,7 @@ def test_the_bound_of_a_short_row_is_the_likelihood_of_its_beginning():
     torch.testing.assert_close((-found).exp(), marginal[begun], rtol=0, atol=1e-12)
 
 
-def test_a_reader_has_no_bound_for_another_schedule():
+def test_a_causal_conditional_has_no_bound_for_another_schedule():
     other = Process(Schedule.round_robin(L, L, keep=0.0), PROCESS.noise)
     with pytest.raises(ValueError, match="bound is that of one sweep, left to right"):
         bound(CausalConditional(network()), other, STATES)

@@ -163,7 +163,7 @@ def test_ar_has_the_puzzle_before_the_grid(experiment):
     assert set((puzzle < 4).sum(1).tolist()) == {4, 5, 6, 7, 8, 9}
 
 
-def test_the_picture_shows_wrong_cells_red_and_noise_as_dots(experiment):
+def test_the_picture_shows_wrong_cells_orange_and_noise_as_dots(experiment):
     picture = experiment("sudoku_picture")
     tokens, given = torch.arange(16) % 4, torch.zeros(16, dtype=torch.bool)
     wrong = tokens.clone()

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 from PIL import Image
-from visits import button, open_options
+from visits import button, open_options, ready
 
 from glauber.serve.pictures import read_png
 
@@ -137,6 +137,17 @@ def test_picture_and_hole_are_there_after_a_reload(desk):
     assert (hole(desk) == painted).all()
     assert desk.locator(".canvas img").get_attribute("src") == picture
     assert len(pictures(desk)) == 3
+
+
+def test_the_class_is_kept_on_another_tab_and_over_a_reload(desk):
+    for choice in ("bag", ""):
+        desk.get_by_label("Class").select_option(choice)
+        desk.get_by_role("tab", name="Write").click()
+        desk.get_by_role("tab", name="Picture").click()
+        assert desk.get_by_label("Class").input_value() == choice
+        desk.reload()
+        ready(desk)
+        assert desk.get_by_label("Class").input_value() == choice
 
 
 def test_a_picture_is_copied_as_curl_and_python(desk, models, monkeypatch, tmp_path):

@@ -44,6 +44,17 @@ def test_a_server_that_is_gone_is_said_and_what_was_typed_is_kept(visit, models)
     server.end()
 
 
+def test_a_server_that_stays_away_is_said_as_often_as_it_is_asked(page, visit):
+    visit.expected.append("ERR_FAILED")
+    page.route("**/v1/models", lambda route: route.abort(), times=3)
+    page.reload()
+    for _ in range(3):
+        page.get_by_text("The server cannot be reached").wait_for()
+        button(page, "Try again").click()
+        page.wait_for_load_state("networkidle")
+    fill(ready(page), 2)
+
+
 def test_a_stream_that_breaks_off_is_said(page, visit):
     write(page, "it was [[3]]")
     page.route("**/v1/infill", lambda route: route.fulfill(status=200, content_type="text/event-stream", body=": ping\n\n"))

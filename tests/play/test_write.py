@@ -1,5 +1,6 @@
 """The tab Write, as a person uses it."""
 
+import ast
 import json
 import re
 import shlex
@@ -254,6 +255,22 @@ def test_whatever_a_link_holds_the_page_stays_usable_and_asks_no_other_host(page
     assert text_of(ready(there)) == "it was [[3]]"
 
 
+def test_what_a_link_holds_is_no_code_in_the_python_that_is_copied(page, visit, served):
+    evil = {"n": "1); print('hit'", "x=1); print('hit') #": 1, "seed": "\"); print('hit') #", "top_p": {"a": ["print()"]}}
+    fills = {"id": "1", "upto": 0, "pins": [], "asked": {"model": 'm"\\', "text": "x", **evil}}
+    sent = {"doc": {"text": "x", "was": [], "fills": fills}, "options": evil, "recording": {"start": EVIL, "states": []}}
+    picture = {"doc": {"picture": None, "hole": None}, "options": evil, "number": evil["n"]}
+    link = page.evaluate(SENT, {"tab": "write", "write": sent, "picture": picture})
+    there = ready(visit.open(f"{served.url}/{link}"))
+    for tab, called in (("Write", ["infill", "load", "print"]), ("Picture", ["enumerate", "load", "sample", "save"])):
+        there.get_by_role("tab", name=tab).click()
+        open_options(there)
+        button(there, "Python").click()
+        there.get_by_text("The Python code is in the clipboard.").wait_for()
+        calls = [node.func for node in ast.walk(ast.parse(clipboard(there))) if isinstance(node, ast.Call)]
+        assert sorted(getattr(call, "id", None) or call.attr for call in calls) == called
+
+
 def test_nothing_is_lost_by_a_reload(page):
     write(page, "what I wrote [[3]]")
     fill(page, 2)
@@ -298,6 +315,19 @@ def test_hostile_text_stays_text(page):
     button(page, "Keep").click()
     assert text_of(page).startswith(HOSTILE + "\\[[2]] “<b>” & ")
     assert page.locator(".gaps li").count() == 0, "brackets that were plain are no gap"
+
+
+def test_brackets_of_several_tokens_stay_brackets_when_the_rest_is_drawn_anew(page):
+    write(page, "a \\[[2]] and [[3]]")
+    fill(page, 1)
+    tokens(page, 0, "settled").first.click()
+    page.locator(".law li[data-token]").first.wait_for()
+    button(page, "Pin").click()
+    button(page, "Close").click()
+    button(page, "Redraw the rest").click()
+    page.get_by_text(re.compile("1 fill in")).wait_for()
+    assert text_of(page).startswith("a \\[[2]] and ")
+    assert page.locator(".gaps li").count() == 1
 
 
 def test_pasted_brackets_are_brackets(page):

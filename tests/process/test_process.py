@@ -42,7 +42,11 @@ SCHEDULES = {
         [0.6] * 6 + [0.2] * 6,
     ),
     "strided-block-3": ({"length": 6, "steps": 9, "keep": 0.4, "order": "strided", "block": 3}, [0, 2, 4, 1, 3, 5], [0.4] * 9),
-    "onward-block-3": ({"length": 6, "steps": 9, "keep": 0.4, "order": "segments", "block": 3}, [1, 3, 5, 0, 2, 4], [0.4] * 9),
+    "segments-block-3": (
+        {"length": 6, "steps": 9, "keep": 0.4, "order": "segments", "block": 3},
+        [1, 3, 5, 0, 2, 4],
+        [0.4] * 9,
+    ),
     "left-block-2": (
         {"length": 4, "steps": 6, "keep": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6], "block": 2},
         [0, 1, 2, 3],
@@ -115,7 +119,7 @@ def test_strided_order_spaces_the_sites_of_a_block_evenly():
     ]
 
 
-def test_onward_is_strided_from_the_other_end_and_reading_in_one_part():
+def test_segments_is_strided_from_the_other_end_and_left_to_right_in_one_part():
     segments, strided = (Schedule.round_robin(8, 8, 0.0, order, block=2) for order in ("segments", "strided"))
     assert segments.sites(torch.tensor([0, 2, 4, 6])).tolist() == strided.sites(torch.tensor([6, 4, 2, 0])).tolist()
     assert segments.to_dict()["order"] == "segments"

@@ -1,6 +1,7 @@
 """What the server is sent by those who mean it no good. One test each; none may end it, hold it up or learn anything."""
 
 import base64
+import io
 import json
 import socket
 import struct
@@ -10,10 +11,12 @@ from contextlib import ExitStack, closing
 
 import httpx
 import pytest
+from PIL import Image
 from serving import CLIENT, running, text_model
 
 from glauber.serve import fields, limits
 from glauber.serve.gate import Access, require_access
+from glauber.serve.pictures import read_png
 
 KEY = "0123456789abcdef"
 ASKED = {"model": "text", "text": "a[[2]]b", "seed": 1}
@@ -181,6 +184,10 @@ def test_results_times_calls_have_a_bound(served):
     assert_refused(served.post("/v1/score", model="text", texts=["x" * 60000], draws=64), 400, "1,024")
     assert_refused(served.post("/v1/vary", model="chain", text="[[9]]", n=16, sweeps=64), 400, "network calls")
     assert_refused(served.post("/v1/infill", model="text", text="a[[1000000000]]"), 400, "at most 48")
+    assert_refused(served.post("/v1/infill", model="text", text="a[[1-4]]b", n=16, draws=17), 400, "272 fills")
+    windows = {"model": "text", "n": 16, "block": 48, "probabilities": True, "seed": 1}
+    assert_refused(served.post("/v1/infill", text=("x" * 48 + "[[48]]") * 30, **windows), 400, "23,520")
+    assert served.post("/v1/infill", text="x" * 48 + "[[48]]", **windows).status_code == 200
 
 
 @pytest.mark.parametrize("opened", ["[", '{"a":', "[{"])
@@ -249,11 +256,16 @@ def test_a_head_without_an_end_is_refused(served):
     assert raw(served, b"GET /health HTTP/1.1\r\nhost: localhost\r\nx: " + b"x" * 10**6).startswith(b"HTTP/1.1 4")
 
 
-def png(width: int, height: int, content: bytes = b"", more: bytes = b"") -> str:
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+def chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
-    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
+
+def png_head(width: int, height: int) -> bytes:
+    return chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
+
+
+def png(width: int, height: int, content: bytes = b"", more: bytes = b"") -> str:
+    head = png_head(width, height)
     whole = b"\x89PNG\r\n\x1a\n" + head + more + chunk(b"IDAT", zlib.compress(content, 9)) + chunk(b"IEND", b"")
     return "data:image/png;base64," + base64.b64encode(whole).decode()
 
@@ -272,12 +284,23 @@ def test_a_png_that_grows_when_it_is_unpacked_is_refused_by_its_size(served):
 
 def test_a_png_whose_comments_grow_is_refused(served):
     packed = zlib.compress(b"x" * 3 * 10**7, 9)
-    comment = b"zTXt", b"a\0\0" + packed
-    whole = (
-        struct.pack(">I", len(comment[1])) + comment[0] + comment[1] + struct.pack(">I", zlib.crc32(comment[0] + comment[1]))
-    )
-    answer = served.post("/v1/images/inpaint", model="image", image=png(4, 4, b"\0" * 20, whole), mask=PLAIN)
-    assert_refused(answer, 400, "damaged")
+    whole = png(4, 4, b"\0" * 20, chunk(b"zTXt", b"a\0\0" + packed))
+    assert_refused(served.post("/v1/images/inpaint", model="image", image=whole, mask=PLAIN), 400, "damaged")
+
+
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+@pytest.mark.parametrize("side", [5, 2000, 10_000, 50_000])
+def test_a_png_whose_second_header_says_another_size_is_refused_before_it_is_unpacked(side, monkeypatch):
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda _: pytest.fail("it was unpacked"))
+    with pytest.raises(ValueError, match="the mask is damaged"):
+        read_png(png(4, 4, b"\0" * 20, png_head(side, side)), "mask")
+
+
+def test_a_png_of_few_colours_with_a_transparent_one_is_a_picture():
+    content, image = io.BytesIO(), Image.new("P", (4, 4), 1)
+    image.putpalette([0, 0, 0, 255, 255, 255])
+    image.save(content, "png", transparency=bytes([0, 128]))
+    assert (read_png("data:image/png;base64," + base64.b64encode(content.getvalue()).decode(), "mask") == 255).all()
 
 
 @pytest.mark.parametrize(

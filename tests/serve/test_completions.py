@@ -63,6 +63,22 @@ def test_a_suffix_makes_it_an_infill(client):
     assert made.usage.completion_tokens == 12
 
 
+@pytest.mark.parametrize(("prompt", "suffix"), [("C:\\", " x"), ("a[", "]] x"), ("\\[[4]]", "[[2]]"), ("[[[", "]")])
+def test_nothing_that_is_given_around_an_infill_is_a_gap_or_escapes_one(client, prompt, suffix):
+    model, codec = text_model(), text_model().text_codec
+    before, after = codec.encode(prompt), codec.encode(suffix)
+    row, free = torch.tensor([*before, 0, 0, 0, *after]), slice(len(before), len(before) + 3)
+    hole = torch.zeros(len(row), dtype=torch.bool)
+    hole[free] = True
+    same = 0
+    for seed in range(12):
+        made = client.completions.create(model="text", prompt=prompt, suffix=suffix, max_tokens=3, seed=seed)
+        assert made.usage.prompt_tokens == len(before) + len(after)
+        first = model.infill_tokens(row, hole, seed=seed, ban=[256])
+        same += made.choices[0].text == codec.decode(first[free].tolist())
+    assert same >= 3, "but for fills that are drawn again, whose seams are not whole"
+
+
 def test_an_empty_prompt_begins_anew(client):
     made = client.completions.create(model="text", prompt="", max_tokens=L, seed=1)
     assert made.usage.prompt_tokens == 0
@@ -213,6 +229,8 @@ def test_what_asks_for_nothing_is_not_refused(client):
         model="text", prompt=PROMPT, echo=False, best_of=1, frequency_penalty=0, presence_penalty=0, logit_bias={}, max_tokens=1
     )
     assert made.choices[0].text
+    null = dict.fromkeys(("temperature", "top_p", "n", "seed", "stop", "logprobs", "stream", "suffix", "user"))
+    assert client.completions.create(model="text", prompt=PROMPT, max_tokens=1, extra_body=null).choices[0].text
 
 
 @pytest.mark.parametrize("given", [["a", "b"], [1, 2], 7, None])

@@ -15,7 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from serving import CLIENT, running, slow_model, text_model
 
-from glauber.serve import limits
+from glauber.serve import limits, tasks
 
 SLOW = {"model": "slow", "text": "[[40]] it [[1]]", "seed": 1}
 """Some two seconds of work."""
@@ -55,6 +55,20 @@ def test_a_request_beyond_the_queue_is_told_when_to_come_again(alone, monkeypatc
         assert refused.json()["error"]["type"] == "rate_limit_error"
         assert [answer.result().status_code for answer in answers] == [200] * 4
     assert alone.post("/v1/infill", **short).status_code == 200
+
+
+def test_requests_that_need_no_chain_count_as_waiting_until_they_are_answered(alone, monkeypatch):
+    monkeypatch.setattr(limits, "WAITING", 3)
+    worker, texts = alone.service.workers["slow"], tasks.row_texts
+    monkeypatch.setattr(tasks, "row_texts", lambda *given: time.sleep(0.5) or texts(*given))
+    with ThreadPoolExecutor(3) as many:
+        answers = [many.submit(alone.post, "/v1/tokenize", model="slow", text="so") for _ in range(3)]
+        alone.wait(lambda: worker.queued() == 3)
+        time.sleep(0.1)
+        assert alone.post("/v1/tokenize", model="slow", text="so").status_code == 429
+        assert [answer.result().status_code for answer in answers] == [200] * 3
+    assert alone.post("/v1/tokenize", model="slow", text="so").status_code == 200
+    assert worker.queued() == 0
 
 
 def test_those_that_ask_and_hang_up_fill_no_queue(alone, monkeypatch):

@@ -11,7 +11,7 @@ from glauber.cli.options import BUNDLED, MODEL
 @command(app)
 def play(
     models: Annotated[
-        list[str] | None, typer.Argument(metavar="[MODEL]...", help=f"{MODEL}. Those in the box if none is named.")
+        list[str] | None, typer.Argument(metavar="MODEL", help=f"{MODEL}. Those in the box if none is named.")
     ] = None,
     *,
     port: Annotated[int, what(min=0, max=65535, help="0 for a free one; what you wrote is kept for each port.")] = 8000,

@@ -20,10 +20,11 @@ from glauber.serve import fields
 from glauber.serve.job import Job, Task
 from glauber.serve.tasks import Answer, Make, cost, require_within
 from glauber.serve.writer import Piece, Writer
+from glauber.tasks.gaps import Size
 from glauber.tasks.infill import filling
 from glauber.tasks.queries import site_laws
 from glauber.tasks.steps import Draw, Steps
-from glauber.tasks.template import begin_with_space, read_template, template_of, token_texts
+from glauber.tasks.template import begin_with_space, pattern_of, template_of, token_texts
 from glauber.tasks.windows import beyond, windows
 
 LEAST = -1000.0
@@ -60,16 +61,17 @@ def _between(request: fields.Completion, seed: int, samplers: Make) -> Task:
     def task(job: Job, model: Model) -> Steps[Answer]:
         began, codec = time.monotonic(), model.require_text_codec()
         sampler = samplers(request, lambda options: model.sampler(**chain_options(options), gaps=True))
-        text = f"{_plain(request.prompt)}[[{request.max_tokens}]]{_plain(str(request.suffix))}"
-        template, L = read_template(text, codec, sampler.length), sampler.length
+        L, gap = sampler.length, Size(request.max_tokens, request.max_tokens)
+        pattern = pattern_of([request.prompt, str(request.suffix)], [gap], codec, L)
+        template = pattern.template([request.max_tokens])
         require_within(request.n * sampler.calls)
         probable = request.logprobs is not None
-        filled = yield from filling(sampler, codec, text, request.n, new_generator(seed))
+        filled = yield from filling(sampler, codec, pattern, request.n, new_generator(seed))
         pieces = [Piece(each.gaps[0].text, each.gaps[0].tokens, "length") for each in filled]
-        (start, (gap,)), *_ = windows(len(template.tokens), L, template.gaps)
+        (start, (sites,)), *_ = windows(len(template.tokens), L, template.gaps)
         part = template.tokens[start : start + L]
         rows = F.pad(part, (0, L - len(part))).repeat(len(filled), 1)
-        inside = range(gap.start - start, gap.stop - start)
+        inside = range(sites.start - start, sites.stop - start)
         rows[:, inside.start : inside.stop] = torch.tensor([piece.tokens for piece in pieces])
         text_sites = torch.arange(L) < len(part)
         laws = _both_ways(sampler, rows, text_sites, inside) if probable else None
@@ -81,11 +83,6 @@ def _between(request: fields.Completion, seed: int, samplers: Make) -> Task:
         return _answer(request, codec, pieces, laws, given, note, cost(job, began, seed))
 
     return task
-
-
-def _plain(text: str) -> str:
-    """A text in which nothing is a gap."""
-    return text.replace("[[", r"\[[")
 
 
 def _onward(request: fields.Completion, stops: Sequence[str], seed: int, samplers: Make) -> Task:

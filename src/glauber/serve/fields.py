@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from glauber.process.schedule import ORDERS
 from glauber.serve import limits
@@ -176,3 +176,9 @@ class Completion(Chain):
     frequency_penalty: Literal[0] | None = None
     presence_penalty: Literal[0] | None = None
     logit_bias: Annotated[dict[str, Any], Field(max_length=0)] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def without_null(cls, said: Any) -> Any:
+        """OpenAI's clients say null of what they leave to the server."""
+        return {name: value for name, value in said.items() if value is not None} if isinstance(said, dict) else said

@@ -19,7 +19,9 @@ WAITING = 32
 COMPANY = 0.01
 """Seconds that a request waits for others to share its chain, where nothing else is to be done."""
 ROWS = 64
-"""Of one chain."""
+"""Of one chain that requests share."""
+DRAWS = 256
+"""Rows of a chain that one request has for itself."""
 
 NUM = 16
 """Results of a request."""

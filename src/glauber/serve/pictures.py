@@ -5,7 +5,6 @@ import binascii
 import io
 import struct
 import time
-import warnings
 
 import numpy as np
 from torch import Tensor
@@ -29,7 +28,7 @@ STATES = 256
 
 def read_png(url: str, what: str, colour: bool = False) -> np.ndarray:
     """uint8 (H, W), or (H, W, 3) in colour. Its size is read first, and a large one is never unpacked."""
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     refusal = f"the {what} is no PNG; send one as {PREFIX}…"
     if not url.startswith(PREFIX):
@@ -43,13 +42,15 @@ def read_png(url: str, what: str, colour: bool = False) -> np.ndarray:
         raise ValueError(refusal)
     if width * height > limits.PIXELS:
         raise ValueError(f"the {what} has {width}×{height} pixels, more than the {limits.PIXELS:,} that are read")
+    damaged = f"the {what} is damaged; save it as PNG again"
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            image = Image.open(io.BytesIO(content), formats=["PNG"])
-            return np.asarray(image.convert("RGB" if colour else "L"))
-    except (OSError, SyntaxError, ValueError, EOFError, Warning, UnidentifiedImageError, struct.error, MemoryError):
-        raise ValueError(f"the {what} is damaged; save it as PNG again") from None
+        image = Image.open(io.BytesIO(content), formats=["PNG"])
+        if image.size != (width, height):  # of a second header, which says another size
+            raise ValueError(damaged)
+        seen = image.convert("RGBA") if image.mode == "P" else image
+        return np.asarray(seen.convert("RGB" if colour else "L"))
+    except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError, struct.error, MemoryError):
+        raise ValueError(damaged) from None
 
 
 def require_image_codec(model: Model) -> ImageCodec:

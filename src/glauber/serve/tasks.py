@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -26,8 +26,8 @@ from glauber.tasks.vary import varying
 from glauber.tasks.windows import windows
 
 Answer = dict[str, Any]
-Make = Any
-"""(key, make) → the sampler that the worker keeps under this key."""
+Make = Callable[[fields.Strict, Callable[[dict[str, Any]], Sampler]], Sampler]
+"""(request, build) → the sampler of the request's options, which the worker keeps; `build` makes it of them."""
 
 
 def require_within(calls: int, most: int = limits.CALLS) -> None:
@@ -47,8 +47,12 @@ def infill(request: fields.Infill, seed: int, samplers: Make) -> Task:
         parts = windows(len(template.tokens), sampler.length, template.gaps)
         choice = Choice(request.best_of, request.draws)
         made = choice.made(request.n)
-        most = sampler.calls * len(parts) * (1 if pattern.fixed else request.draws)
-        require_within(made * most)
+        draws = 1 if pattern.fixed else request.draws
+        if made * draws > limits.DRAWS:
+            raise ValueError(f"this draws {made * draws:,} fills at once, more than {limits.DRAWS}; lower draws, n or best_of")
+        most = sampler.calls * len(parts) * draws
+        free = int((~template.given).sum()) if pattern.fixed else sampler.length
+        require_within(made * (most + (free if request.probabilities else 0)))
         show = None
         if request.stream:
             about = {"seed": seed, "calls": most}
@@ -105,10 +109,7 @@ def score(request: fields.Score, samplers: Make) -> Task:
         require_within(len(cut.tokens) * request.draws, 1024)
         yield turn(sampler)
         (found,) = score_windows(sampler, cut, (request.kernel,), request.draws, request.seed).values()
-        figures = {
-            name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in found.items()
-        }
-        return figures | {"seconds": time.monotonic() - began}
+        return {name: _finite(value) for name, value in found.items()} | {"seconds": time.monotonic() - began}
 
     return task
 

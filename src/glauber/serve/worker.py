@@ -107,18 +107,17 @@ class Worker(threading.Thread):
                 if not self.waiting:
                     self.arrived.wait_for(lambda: bool(self.waiting) or self.ending)
                     self.arrived.wait_for(lambda: False, limits.COMPANY)  # which lets others in
-                waiting, self.waiting = list(self.waiting), deque()
-            for job in waiting:
+                known = list(self.waiting)
+            for job in known:  # which is work, too: meanwhile they count as waiting
                 self._begin(job)
-            live = [job for job in waiting if not job.over]
-            if not live:
-                continue
-            taken = together(live)
-            for job in taken:
-                job.turn = True
             with self.arrived:
-                self.waiting.extendleft(reversed([job for job in live if job not in taken]))
-            return taken
+                begun = [job for job in self.waiting if job.steps is not None and not job.over]
+                taken = together(begun) if begun else []
+                self.waiting = deque(job for job in self.waiting if not job.over and job not in taken)
+                for job in taken:
+                    job.turn = True
+            if taken:
+                return taken
         return []
 
     def _begin(self, job: Job) -> None:

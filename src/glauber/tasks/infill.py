@@ -21,7 +21,7 @@ from glauber.tasks.constraints import Choice, Constraints, Filling
 from glauber.tasks.lengths import choosing
 from glauber.tasks.queries import site_probabilities, text_nats
 from glauber.tasks.steps import Draw, Steps, run_alone
-from glauber.tasks.template import Filled, Template, added_text, begin_with_space, join, read_pattern, template_of
+from glauber.tasks.template import Filled, Pattern, Template, added_text, begin_with_space, join, read_pattern, template_of
 from glauber.tasks.windows import Chosen, Watch, fill, through_windows, windows
 
 JOINED, ONE_EACH = Constraints(), Choice()
@@ -30,7 +30,7 @@ JOINED, ONE_EACH = Constraints(), Choice()
 def filling(
     sampler: Sampler,
     codec: TextCodec,
-    text: str,
+    text: str | Pattern,
     num: int = 1,
     generator: Generator | None = None,
     probabilities: bool = False,
@@ -46,7 +46,7 @@ def filling(
         constraints: what a fill has to be.
         choice: among how many each is chosen.
     """
-    pattern = read_pattern(text, codec, sampler.length)
+    pattern = text if isinstance(text, Pattern) else read_pattern(text, codec, sampler.length)
     made = choice.made(num)
     _require_ranked(sampler, made, choice)
     pattern = pattern.of_words(codec) if constraints.joined else pattern

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from glauber.chain.banned import Rule
 from glauber.codec import TextCodec, TokenizerCodec
-from glauber.tasks.gaps import split_gaps
+from glauber.tasks.gaps import Size, split_gaps
 
 CONTEXT = 16  # tokens before a gap that tell how it is decoded
 
@@ -134,7 +134,11 @@ class Pattern:
 
 def read_pattern(text: str, codec: TextCodec, length: int) -> Pattern:
     """The pieces and gaps of a text. No gap may be longer than `length`; with gaps of unknown length no text may be, either."""
-    pieces, sizes = split_gaps(text)
+    return pattern_of(*split_gaps(text), codec, length)
+
+
+def pattern_of(pieces: list[str], sizes: Sequence[Size], codec: TextCodec, length: int) -> Pattern:
+    """The same of pieces, one more than gaps, in which nothing is a gap."""
     for size in sizes:
         if (size.most or size.least) > length:
             of = f"{size.most or size.least} tokens"

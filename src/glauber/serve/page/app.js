@@ -92,7 +92,7 @@ class App {
   }
 
   // The models, once they are loaded.
-  async load() {
+  async load(again = false) {
     const { status } = this.tabs[this.tab];
     try {
       this.models = await this.backend.models();
@@ -103,8 +103,9 @@ class App {
         status.say("");
       }
     } catch (trouble) {
-      return status.fail(trouble, () => this.load().then(() => status.say("")));
+      return status.fail(trouble, () => this.load(true));
     }
+    if (again) status.say("");
     for (const { kind } of Object.values(TABS)) {
       const fit = this.models.filter((model) => model.kind === kind).map(({ id }) => id);
       if (!fit.includes(this.chosen[kind])) this.chosen[kind] = fit[0];

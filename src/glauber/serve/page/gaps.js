@@ -98,18 +98,20 @@ export function follow({ text, was }, edited) {
 // The text in which some sites of a filled row are drawn anew and the others stand: what is held is text, what is not a gap.
 export function textOf(sites, free) {
   let text = "",
+    held = "",
     size = 0;
   const close = () => {
-    if (size) text += `[[${size}]]`;
+    text += escapeAll(held) + (size ? `[[${size}]]` : "");
+    held = "";
     size = 0;
   };
   sites.forEach((site, k) => {
     if (!free(site, k)) {
-      close();
-      text += escapeAll(site.piece);
+      if (size) close();
+      held += site.piece;
       return;
     }
-    if (!size && /^ \S/.test(site.piece) && !text.endsWith(" ")) text += " "; // a gap after a space begins with one
+    if (!size && /^ \S/.test(site.piece) && !held.endsWith(" ")) held += " "; // a gap after a space begins with one
     size++;
   });
   close();

@@ -29,7 +29,7 @@ export class Picture {
   }
 
   layout() {
-    this.class = el("select", { "aria-label": "Class", onchange: () => this.onsave() });
+    this.class = el("select", { "aria-label": "Class", onchange: () => this.choose() });
     this.classes = el("label", {}, "Class", this.class);
     this.number = el("input", {
       type: "number",
@@ -104,7 +104,7 @@ export class Picture {
     return {
       doc: this.doc,
       number: this.number.value,
-      class: this.class.value,
+      class: this.wanted,
       options: this.panel.values,
       filled,
       recording: recording?.done ? recording.toJSON() : null,
@@ -157,6 +157,12 @@ export class Picture {
 
   step(way) {
     if (!this.task.running && this.history[way]()) this.refresh();
+  }
+
+  // It is kept, too, while the model is not there or has no such class.
+  choose() {
+    this.wanted = this.class.value;
+    this.onsave();
   }
 
   erase(on) {

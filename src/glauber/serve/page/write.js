@@ -174,6 +174,7 @@ export class Write {
     this.editor.undo.disabled = running || !this.history.past.length;
     this.editor.redo.disabled = running || !this.history.future.length;
     this.look.hidden = gaps > 0 || !text;
+    this.look.disabled = !this.model();
     this.go.textContent = running ? "Stop" : "Fill";
     this.go.disabled = !running && (gaps === 0 || !this.model());
     this.results.mark(!this.live && fills?.asked.text !== text);
@@ -194,6 +195,7 @@ export class Write {
   }
 
   async fill() {
+    if (!this.model()) return undefined;
     if (!findGaps(this.doc.text).length) return this.status.say("There is no gap yet. Select some words and make one.");
     this.law.close();
     const request = this.request();
