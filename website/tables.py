@@ -15,12 +15,13 @@ from figures import Tables
 from tables_images import IMAGES
 from tables_methods import METHODS
 from tables_oracle import ORACLE
+from tables_serving import SERVING
 from tables_small import SMALL
 from tables_speed import SPEED
 from tables_text import TEXT
 
 ROOT = Path(__file__).parents[1]
-TABLES: Tables = TEXT | IMAGES | SPEED | METHODS | ORACLE | SMALL
+TABLES: Tables = TEXT | IMAGES | SPEED | METHODS | ORACLE | SMALL | SERVING
 MARKED = re.compile(r"(<!-- table: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
