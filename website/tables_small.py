@@ -25,12 +25,12 @@ def lengths() -> str:
 
 def seams() -> str:
     """Unknown words beside what is given, of the truth and of fills."""
+    found = {kind: raw(f"seams-{kind}") for kind in ("raw", "word")}
+    rows = {"the truth": found["raw"]["truth"]} | {kind: each[kind] for kind, each in found.items()}
     body = []
-    for kind in ("raw", "word"):
-        found = raw(f"seams-{kind}")
-        for name, row in (("the truth", found["truth"]), (kind, found[kind])):
-            shares = (row[f"{each}"] for each in ("half word before", "half word behind", "doubled blank"))
-            body.append((name, found["number"], *(f"{100 * share:.1f} %" for share in shares), number(row.get("calls"), 1)))
+    for name, row in rows.items():
+        shares = (row[each] for each in ("half word before", "half word behind", "doubled blank"))
+        body.append((name, found["raw"]["number"], *(f"{100 * share:.1f} %" for share in shares), number(row.get("calls"), 1)))
     return markdown("what stands in the gap|gaps:|first word unknown:|last word unknown:|doubled blank:|calls:", body)
 
 
